@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from samestep.common.steps.recorded_run import RunStep
@@ -105,6 +106,28 @@ def test_a_resumed_run_whose_data_start_over_has_lost_its_place_and_the_whole_on
     assert [cause.name for cause in verdict.causes] == ["position_lost"], verdict.headline
     who = "AB" if is_a else "BA"
     assert f"{who[0]} is given the examples of {who[1]}'s own step {LOST - 2}" in verdict.headline
+
+
+@pytest.mark.parametrize("is_a", [False, True])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_an_average_that_a_resumed_run_may_have_lost_is_said(tmp_path: Path, is_a: bool, is_lost: bool) -> None:
+    """The last tensor stands for an average of the weights."""
+    run = side(Script(), tmp_path, "A", Fake())
+    tensors = (*run.run.tensors[:-1], dataclasses.replace(run.run.tensors[-1], name="follower.x", role="follower"))
+    header = dataclasses.replace(run.run.header, tensors=tensors)
+    whole = dataclasses.replace(run, run=dataclasses.replace(run.run, header=header))
+    half = second_half(whole, LOST - 1)
+    first, *rest = half.run.steps
+    sums = first.sums["weight"]
+    begun = dataclasses.replace(sums, projections=sums.projections + is_lost * np.eye(len(tensors), 1)[::-1])
+    steps = [dataclasses.replace(first, sums={"weight": begun}), *rest]
+    half = dataclasses.replace(half, run=dataclasses.replace(half.run, steps=steps))
+    verdict = diff(*((half, whole) if is_a else (whole, half)), 20).verdict
+    who = "A" if is_a else "B"
+    said = (
+        f"follower.x of a network that no optimizer updates start from other weights: not compared, but {who} goes on"
+    )
+    assert verdict.kind == "same" and [said in note for note in verdict.notes].count(True) == is_lost
 
 
 def with_rates(run: Reruns, rates: Sequence[float]) -> Reruns:

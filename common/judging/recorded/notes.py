@@ -1,6 +1,7 @@
 """What is worth knowing beside a verdict on two recorded runs: in what else their records differ."""
 
 import math
+from collections.abc import Iterator
 
 from samestep.common.judging.recorded.alone import note_unlike_steps
 from samestep.common.judging.recorded.bounds import Bound, one_sided
@@ -49,11 +50,17 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
     for who, names in (("A", walk.pairing.only_a), ("B", walk.pairing.only_b)):
         if own := [name for name in names if name not in others]:
             said.append(f"only {who} has {few(own)}")
+    return (*said, *_strangers(walk))
+
+
+def _strangers(walk: Walk) -> Iterator[str]:
+    """Yields what is said of averages, teachers and target networks that are not compared."""
     if walk.pairing.strangers:
-        said.append(
-            f"{few(walk.pairing.strangers)} of a network that no optimizer updates start from other weights: not compared"
-        )
-    return tuple(said)
+        names = few(walk.pairing.strangers)
+        resumed = "".join(who for who, run in (("B", walk.a), ("A", walk.b)) if run.earlier)
+        lost = f", but {resumed} goes on where the other run was, and has lost them if its checkpoint should hold them"
+        said = f"{names} of a network that no optimizer updates start from other weights: not compared"
+        yield said + lost * bool(resumed)
 
 
 def reshaped(walk: Walk) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
