@@ -124,7 +124,8 @@ def _change(
         return "native"
     if len(shape) > 2 and one.kind in _REVERSED_SPACE and target.shape == _reversed_space(shape):
         return "space"
-    if role in ("scale", "bias") and len(shape) > 2 and target.shape == (*shape[1:], shape[0]) != shape:
+    is_norm = role in ("scale", "bias") and "scale" in one.params
+    if is_norm and len(shape) > 1 and target.shape == (*shape[1:], shape[0]) != shape:
         return "channels"  # of a norm over channels and space
     if target.shape == shape:
         return "flipped" if is_kernel and not _is_laid_out(one) else "same"

@@ -62,7 +62,7 @@ def normalisation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Can
 
 def _beside(x: np.ndarray, value: np.ndarray) -> np.ndarray:
     """Returns what is to be multiplied with an array, or added: of a norm over space alone the same for all channels."""
-    return value[..., None] if value.ndim > 1 and value.shape == x.shape[1:-1] else value
+    return value[..., None] if value.shape == x.shape[1:-1] != x.shape[-1:] else value
 
 
 def _statistics(x: np.ndarray, layer: Aligned) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -234,13 +234,13 @@ def test_names_decide() -> None:
         match(ours, theirs, {"a": "c/bias"})
 
 
-def test_a_norm_over_channels_and_space_has_its_channels_last_in_keras() -> None:
+@pytest.mark.parametrize("shape", [(4, 6), (4, 6, 4)])
+def test_a_norm_over_channels_and_space_has_its_channels_last_in_keras(shape: tuple[int, ...]) -> None:
     ours, theirs = (
-        ParameterLayer(name="norm", kind=kind, call="norm", params={r: held(f"norm/{r}", shape) for r in roles})
-        for kind, shape, roles in (
-            ("LayerNorm", (4, 6, 4), ("scale", "bias")),
-            ("LayerNormalization", (6, 4, 4), ("scale", "bias")),
+        ParameterLayer(
+            name="norm", kind=kind, call="norm", params={role: held(f"norm/{role}", of) for role in ("scale", "bias")}
         )
+        for kind, of in (("LayerNorm", shape), ("LayerNormalization", (*shape[1:], shape[0])))
     )
     found, values = match([ours], [theirs]), neutral([ours])
     assert table(found) == [("norm/scale",) * 2 + ("channels last",), ("norm/bias",) * 2 + ("channels last",)]

@@ -67,6 +67,14 @@ def test_the_epsilon_of_a_norm_over_space_is_named(axes: tuple[int, ...]) -> Non
     assert cause(found) == "torch's epsilon is 1e-05, TensorFlow's 0.001"
 
 
+def test_the_epsilon_of_a_norm_over_the_positions_of_a_signal_is_named() -> None:
+    x = np.random.default_rng(0).normal(size=(4, 9, 6))
+    scale, centred = np.linspace(1, 2, 9), x - x.mean(1, keepdims=True)
+    one, other = (centred / np.sqrt(x.var(1, keepdims=True) + epsilon) * scale[:, None] for epsilon in (1e-5, 1e-3))
+    found = dataclasses.replace(layer("normalisation", x, one, other), params=({"scale": scale}, {"scale": scale}))
+    assert cause(found) == "torch's epsilon is 1e-05, TensorFlow's 0.001"
+
+
 @pytest.mark.parametrize("family", ["linear", "activation", "normalisation"])
 def test_noise_has_no_cause(family: str) -> None:
     x, square = RNG.normal(size=(4, 6)), RNG.normal(size=(6, 6))
