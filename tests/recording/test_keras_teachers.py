@@ -17,7 +17,7 @@ PAIRS = [
     ("averages", "other", "same", "of a network that no optimizer updates start from other weights"),
     ("held", "faster", "follows_otherwise", "moves 2.000 times as far in B"),
     ("remade", "once", "same", ""),
-    ("remade", "lost", "unknown", "step 4, update"),
+    ("remade", "lost", "optimizer_state_lost", "step 4, update"),
     ("tuned", "frozen", "statistics_stand_still", "stand still in B"),
     ("tuned plain", "frozen", "missing_gradients", "get gradients in A alone: frozen, detached"),
 ]
