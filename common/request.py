@@ -198,12 +198,7 @@ class Launch:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunConfig(
-    # A dataclass has the fields of its last base first.
-    Launch,
-    Features,
-    TrainedConfig,
-):
+class RunConfig(Launch, Features, TrainedConfig):  # which has the fields of its last base first
     """One run, as asked for. Crosses process boundaries as `config.json`; None means the workload's own default."""
 
     options: dict[str, Scalar] = dataclasses.field(default_factory=dict)

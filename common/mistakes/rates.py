@@ -92,9 +92,8 @@ def _times_of_first(whole: Side, resumed: Side) -> float | None:
     common = [*zip([*(rate for rate, _ in whole.earlier), *whole.rates], resumed.rates, strict=False)]
     if len(common) <= LEAST_RATES:
         return None
-    if all(
-        near(one, other) for one, other in common
-    ):  # also if they are constant, which those of the whole run are not
+    # Also if these are constant, which all of the whole run's are not.
+    if all(near(one, other) for one, other in common):
         return 1.0
     (first, begun), *rest = common
     if all(near(one * begun, other * whole.rates[0]) for one, other in zip(whole.rates, resumed.rates, strict=False)):
