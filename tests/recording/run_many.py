@@ -22,11 +22,11 @@ TORCH = (
     "torch.distributed.tensor.parallel",
     "samestep.torch_impl.recording",
 )
-"""What is shared with the scripts; every optimizer imports the first at its first step."""
+"""What is shared with the scripts; every optimizer imports the first at its first step, and `fit` of Keras on PyTorch tensorflow."""
 IMPORTED = {
     "torch": TORCH,
     "keras": ("keras", "samestep.tf_impl.recording.hooks", "samestep.tf_impl.recording"),
-    "keras on torch": ("keras", "samestep.torch_impl.recording"),
+    "keras on torch": ("keras", "tensorflow", "samestep.torch_impl.recording"),
 }
 SECONDS = 450
 
