@@ -22,7 +22,7 @@ TORCH = (
     "torch.distributed.tensor.parallel",
     "samestep.torch_impl.recording",
 )
-"""What is shared with the scripts: every optimizer imports the first at its first step, and a `fit` of Keras on PyTorch tensorflow."""
+"""What is shared with scripts: every optimizer imports the first at its first step, and `fit` of Keras on PyTorch tensorflow."""
 IMPORTED = {
     "torch": TORCH,
     "keras": ("keras", "samestep.tf_impl.recording.hooks", "samestep.tf_impl.recording"),
