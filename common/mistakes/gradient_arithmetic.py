@@ -112,10 +112,11 @@ def targets(evidence: Evidence) -> Iterator[float]:
 
 
 def loss_alone(evidence: Evidence) -> Words | None:
-    """The loss has a factor and the gradients are the same."""
-    if evidence.loss_ratio is None or not evidence.gradients or differing(evidence.gradients):
+    """The loss has a factor and the gradients are the same: they have not the same factor, which rounding may hide in few digits."""
+    ratio, seen = evidence.loss_ratio, evidence.gradients
+    if ratio is None or differing(seen) or all(each.explained_by(ratio) for each in seen):
         return None
-    return {"ratio": spell(evidence.loss_ratio)}
+    return {"ratio": spell(ratio)}
 
 
 def last_window(evidence: Evidence) -> Words | None:

@@ -50,6 +50,20 @@ def with_sums(run: RecordedRun, place: int, phase: str, **changes: np.ndarray) -
     return dataclasses.replace(run, steps=steps)
 
 
+@pytest.mark.parametrize(("rounding", "expected"), [(1e-2, ["loss_summed"]), (0.09, [])])
+def test_the_loss_alone_has_a_factor_only_if_rounding_does_not_hide_that_of_the_gradients(
+    tmp_path: Path, rounding: float, expected: list[str]
+) -> None:
+    class Coarser(Coarse):
+        def of(self, number: int, phase: str, sums: object) -> RoundingScale:
+            return RoundingScale(rounding * sums.norm + 1e-6)
+
+    a, b = (recorded(Script(steps=2, mistake=each), tmp_path) for each in ("", "loss_summed"))
+    pairing = pair(a, b)
+    verdict = judge(a, b, Coarser(rounding * pairing.sizes, pairing))
+    assert (verdict.exit_code, [cause.name for cause in verdict.causes]) == (4, expected)
+
+
 @pytest.mark.parametrize("mistake", ["off_by_a_little", "one_norm_off", "other_decay"])
 def test_a_blind_yardstick_decides_nothing(tmp_path: Path, mistake: str) -> None:
     """Rounding of a hundredth hides gradients or updates that are off by a ten-thousandth or more."""

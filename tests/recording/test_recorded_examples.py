@@ -74,6 +74,30 @@ def test_a_result_is_known_by_its_memory() -> None:
     assert hashes_of(examples) == hash_rows([data.numpy()]).tolist()
 
 
+@pytest.mark.torch
+def test_packed_sequences_are_their_rows_in_whatever_order_they_are_packed() -> None:
+    """How long they are is no example: there are as many lengths as steps of the longest one, and maybe as many as sequences."""
+    import torch
+    from torch.nn.utils.rnn import pack_padded_sequence
+
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    padded, lengths, order = torch.randn(3, 3, 2), torch.tensor([2, 3, 1]), torch.tensor([1, 0, 2])
+    rows = np.concatenate([each[:length].numpy() for each, length in zip(padded, lengths, strict=True)])
+    examples = Examples()
+    for inputs, their, is_sorted in ((padded, lengths, False), (padded[order], lengths[order], True)):
+        examples.clear()
+        examples.add([pack_padded_sequence(inputs, their, batch_first=True, enforce_sorted=is_sorted)], {})
+        assert sorted(hashes_of(examples)) == sorted(hash_rows([rows]).tolist())
+    packed = pack_padded_sequence(padded, lengths, batch_first=True, enforce_sorted=False)
+    examples.clear()
+    examples.add([packed], {"other": torch.arange(len(rows))})
+    assert list(examples.arguments.values()) == ["0", "other"]
+    examples.clear()
+    examples.add([packed._replace(data=packed.data.requires_grad_())], {})
+    assert examples.sums() is None
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
 def test_sparse_examples_count_as_dense_ones() -> None:
     """PyTorch's example of a graph network gives its model nothing else."""

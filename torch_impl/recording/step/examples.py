@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from samestep.common.steps.argument_names import names_of
 from samestep.common.steps.rows import coefficients, is_channels_last
@@ -79,7 +80,7 @@ class Examples:
             sums, *alone = (on_host(each)[is_data] for each in (sums, *alone))
         self._sums.append(sums)
         if len(alone) > 1:
-            names = names_of(torch.Tensor, arguments, keywords)
+            names = names_of((torch.Tensor, PackedSequence), arguments, keywords)
             self.arguments.add([names[place] for place in together], alone)
         return inputs
 
@@ -156,11 +157,13 @@ def memory_of(tensor: torch.Tensor) -> int:
 
 
 def tensors_in(values: Sequence[object]) -> list[torch.Tensor]:
-    """Returns the tensors in lists and mappings, those of a mapping by their names."""
+    """Returns the tensors in lists and mappings, those of a mapping by their names; of sequences that are packed, their rows."""
     found = list[torch.Tensor]()
     for value in values:
         if isinstance(value, torch.Tensor):
             found.append(value)
+        elif isinstance(value, PackedSequence):  # its lengths and its order are no examples
+            found.append(value.data)
         elif isinstance(value, (list, tuple)):  # a union of types would be made anew
             found += tensors_in(value)
         elif isinstance(value, Mapping):
