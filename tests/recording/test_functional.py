@@ -10,7 +10,7 @@ from tests.recording.records import Rank, distance, examples, loss, read_many, r
 
 pytestmark = pytest.mark.torch
 LOSSES = ("labels", "hand", "absolute", "shares", "divergence")
-KINDS = ("function", "tensors", "example", "call", "stateless")
+KINDS = ("function", "tensors", "example", "call", "stateless", "expanded")
 CASES: dict[str, tuple[str, dict[str, object]]] = {
     **{kind: (f"functional.py {kind}", {"stop_after": 3}) for kind in ("module", *KINDS)},
     "wrong-module": ("functional.py module wrong", {"stop_after": 3}),

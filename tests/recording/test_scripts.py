@@ -128,7 +128,7 @@ def test_seldom_still_has_every_loss(records: dict[str, list[Rank]]) -> None:
 def test_what_is_only_tried_out_is_no_step_and_modes_see_no_hook(records: dict[str, list[Rank]]) -> None:
     ((header, steps),) = records["rehearsed"]
     assert [each.name for each in header.tensors] == ["0.weight", "0.bias"]
-    assert len(steps) == 4 and all(step.losses and step.rows and step.stats for step in steps[1:])
+    assert len(steps) == 5 and all(step.losses and step.rows and step.stats for step in steps[1:])
 
 
 def test_arguments_of_every_kind_reach_autograd_and_the_optimizer(records: dict[str, list[Rank]]) -> None:

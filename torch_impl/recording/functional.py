@@ -23,6 +23,7 @@ from samestep.torch_impl.recording.session import Session
 from samestep.torch_impl.recording.thread import FollowedThread
 
 _HERE = contextlib.nullcontext()
+_PLAIN = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 
 
 def outside() -> contextlib.AbstractContextManager[object]:
@@ -101,8 +102,15 @@ def _is_nested() -> bool:
 
 
 def _is_trained(tensor: object) -> bool:
-    """Returns whether a tensor may be trained, which has no name unless a module holds it."""
-    return isinstance(tensor, torch.Tensor) and not is_wrapped(tensor) and tensor.requires_grad and tensor.is_leaf
+    """Returns whether a tensor may be trained, which has no name unless a module holds it.
+
+    A class of tensors with an own `__torch_function__` is a wrapper, which need not answer, such as torch's expanded weights.
+    """
+    if not isinstance(tensor, torch.Tensor) or is_wrapped(tensor):
+        return False
+    own = type(tensor).__torch_function__
+    is_plain = own is torch._C._disabled_torch_function_impl or getattr(own, "__func__", None) is _PLAIN
+    return is_plain and tensor.requires_grad and tensor.is_leaf
 
 
 def _named(func: Callable[..., Any], arguments: Sequence[tuple[int, Any]]) -> dict[str, torch.Tensor]:

@@ -47,6 +47,7 @@ class Hooks:
         recorder, thread, guarded = self._recorder, self._thread, self._recorder.guarded(function)
         apart = _disable_dynamo(lambda *own, **named: guarded(*own, **named) if thread.is_here() else None)
         is_compiling, get_ident = torch.compiler.is_compiling, threading.get_ident
+        without_subclasses = torch._C.DisableTorchFunctionSubclass
         num_functions, num_dispatches = torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack
 
         @functools.wraps(function)
@@ -59,7 +60,8 @@ class Hooks:
                 if num_functions() or num_dispatches():  # a mode of the script is told of each operation
                     with unobserved():
                         return function(*args, **kwargs)
-                return function(*args, **kwargs)
+                with without_subclasses():  # classes of tensors may count operations as well, or refuse to answer
+                    return function(*args, **kwargs)
             except BaseException as error:
                 if recorder.fail(error):
                     raise

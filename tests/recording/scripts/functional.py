@@ -1,10 +1,11 @@
-"""The same four steps of a "module", and of tensors that none holds: a "function", by "example", of "tensors", by a "call"."""
+"""The same four steps of a "module", and of tensors that none holds: a "function", by "example", "expanded", by a "call"."""
 
 import sys
 
 import torch
 from torch import nn
 from torch.func import functional_call, grad, grad_and_value, vmap
+from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
@@ -25,6 +26,8 @@ def loss_of_tensors(weights, x, y):
     return nn.functional.cross_entropy(hidden @ weights["2.weight"].T + weights["2.bias"], y)
 
 
+if kind == "expanded":
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
 if kind == "stateless":
     parameters = {name: nn.Parameter(each) for name, each in parameters.items()}
     model, optimizer = model.to("meta"), torch.optim.SGD(parameters.values(), 0.1)
@@ -35,6 +38,12 @@ for x, y in zip(inputs, targets, strict=True):
             for each in model.parameters():
                 each -= 0.1 * each.grad
                 each.grad = None
+        continue
+    if kind == "expanded":  # by wrappers of the weights that refuse to answer
+        nn.functional.cross_entropy(call_for_per_sample_grads(model, loss_reduction="mean")(x), y).backward()
+        for each in model.parameters():
+            each.grad, each.grad_sample = each.grad_sample.mean(0), None
+        optimizer.step()
         continue
     if kind == "stateless":
         optimizer.zero_grad()

@@ -1,4 +1,6 @@
-"""Traces a model, tries out others that have no numbers, and trains under modes that are told of each operation."""
+"""Traces a model, tries out others that have no numbers, and trains where modes and tensors are told of each operation."""
+
+import contextlib
 
 import torch
 from torch import nn
@@ -21,13 +23,20 @@ class Called(TorchFunctionMode):
         return function(*arguments, **keywords or {})
 
 
+class Told(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), keywords=None):
+        seen.append(function.__name__)
+        return super().__torch_function__(function, types, arguments, keywords or {})
+
+
 def step(net, inputs):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     net(inputs).square().mean().backward()
     optimizer.step()
 
 
-def trained(mode):
+def trained(mode, inputs):
     seen.clear()
     with mode:
         step(net, inputs)
@@ -41,6 +50,8 @@ assert "view" not in str(torch.jit.trace(net, inputs).graph)
 with FakeTensorMode():
     step(nn.Linear(6, 8), torch.randn(4, 6))
 step(nn.Linear(6, 8, device="meta"), torch.randn(4, 6, device="meta"))
-assert not trained(Called()) & {"view", "numpy", "tolist", "contiguous"}
-assert not trained(Dispatched()) & {"aten.mv.default", "aten.view.dtype", "aten.empty.memory_format"}
+assert not trained(Called(), inputs) & {"view", "numpy", "tolist", "contiguous"}
+assert not trained(Dispatched(), inputs) & {"aten.mv.default", "aten.view.dtype", "aten.empty.memory_format"}
+told = trained(contextlib.nullcontext(), inputs.as_subclass(Told))
+assert told == {"linear", "relu", "square", "mean", "backward"}, told
 step(net, inputs)
