@@ -112,7 +112,7 @@ def targets(evidence: Evidence) -> Iterator[float]:
 
 
 def loss_alone(evidence: Evidence) -> Words | None:
-    """The loss has a factor and the gradients are the same: they have not the same factor, which rounding may hide in few digits."""
+    """The loss has a factor and the gradients have none, which rounding to few digits would hide."""
     ratio, seen = evidence.loss_ratio, evidence.gradients
     if ratio is None or differing(seen) or all(each.explained_by(ratio) for each in seen):
         return None
