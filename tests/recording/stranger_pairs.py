@@ -71,6 +71,8 @@ NEWCOMERS = [
     ("filled", "sampler", "padded_sample_twice", "B repeats 1 example of A's"),
     ("windows", "smaller", "unnamed", "A's step goes on with the examples of B's next"),
     ("process", "later", "same", ""),
+    ("energies", "together", "same", ""),
+    ("energies", "off", "unnamed", "step 0, gradient, layer 2: the gradient of 2.bias alone differs"),
     ("process", "twice", "unnamed", "step 0, loss: the loss and every gradient are 2.000 x A's"),
     ("batches", "twice", "repeated_in_a_pass", "B is given 16 examples again, and A none"),
 ]

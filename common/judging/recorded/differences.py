@@ -54,6 +54,27 @@ def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
     return np.sqrt(float(trained @ square) / size * sizes) if size else 0.0
 
 
+def with_layers(rounding: np.ndarray, pairing: Pairing) -> np.ndarray:
+    """Returns the rounding of gradients; that of a bias is at least that of its layer's weights, for each of its numbers.
+
+    Where the terms d of a bias cancel, as those of +1 and -1 do, its sum is small, but each addition rounds by a unit of what is
+    added up by then. Another order of the examples shows that, and no rerun: it adds up the same terms in the same order, and
+    where they hardly depend on the weights, as 1 / n does not, every bit is the same. The gradient of a weight is the sum of
+    d * x. The x of hidden layers do depend on the weights, so these terms change in their last bits, and reruns show what their
+    sum rounds by. With x of about 1, as initialization and normalization keep them, both sums have terms of one size, and so
+    roundings of one size.
+
+    Args:
+        rounding: How far rounding moves each gradient, as reruns show it.
+        pairing: The pairing of the tensors.
+    """
+    biases, weights = pairing.of_same_terms
+    if len(biases):
+        rounding = rounding.copy()
+        np.maximum.at(rounding, biases, rounding[weights] * np.sqrt(pairing.sizes[biases] / pairing.sizes[weights]))
+    return rounding
+
+
 def finite(numbers: np.ndarray) -> np.ndarray:
     """Returns the same with zeros for what is not a finite number."""
     is_finite = np.isfinite(numbers)

@@ -1,7 +1,9 @@
 """Which tensor of one record is which of another: by name, by name without what wrappers add, then by shape and order."""
 
+import collections
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Callable, Sequence
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.followers import pair_followers
+from samestep.common.judging.recorded.verdict import layer_of
 from samestep.common.steps.record import FOLLOWER, RecordedTensor
 from samestep.common.steps.recorded_run import RecordedRun, Sums
 
@@ -16,6 +19,9 @@ _WRAPPERS = re.compile(
     r"(?:^|(?<=\.))(?:module|model|net|_forward_module|_fsdp_wrapped_module|_orig_mod|_checkpoint_wrapped_module)\."
 )
 """What DDP, FSDP, `torch.compile`, checkpointing and users put in front of a name, or between its parts."""
+
+_MOST = 16
+"""Parameters that a layer has; what has more holds layers of its own, or lists of them."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,6 +51,26 @@ class Pairing:
     def sizes(self) -> np.ndarray:
         """How many numbers each tensor has."""
         return np.array([np.prod(tensor.piece.shape, dtype=np.int64) for tensor in self.tensors], float)
+
+    @functools.cached_property
+    def of_same_terms(self) -> tuple[np.ndarray, np.ndarray]:
+        """The places of biases, and for each the place of another tensor of its layer, by which inputs are multiplied.
+
+        The gradient of a bias is a sum of d over all rows, and that of a weight a sum of d * x: as many terms, from the same d.
+        """
+        layers = collections.defaultdict[str, list[int]](list)
+        for place, tensor in enumerate(self.tensors):
+            if tensor.role == "parameter":
+                layers[layer_of(tensor.name)].append(place)
+        shapes = [tensor.piece.shape for tensor in self.tensors]
+        found = [
+            (place, other)
+            for places in layers.values()
+            if len(places) <= _MOST
+            for place, other in itertools.permutations(places, 2)
+            if len(shapes[place]) == 1 and shapes[place][0] in shapes[other]
+        ]
+        return np.array([place for place, _ in found], int), np.array([other for _, other in found], int)
 
     @functools.cached_property
     def _is_all(self) -> list[bool]:

@@ -15,6 +15,7 @@ from samestep.common.judging.recorded.differences import (
     finite,
     floor,
     unit_of,
+    with_layers,
 )
 from samestep.common.judging.recorded.hashes import are_other
 from samestep.common.judging.recorded.pairing import Pairing, like, places_in
@@ -97,6 +98,8 @@ class Yardstick:
             spread, step = np.zeros(len(sums.square)), self.last - 1  # a step that was not looked at in the reruns
         pooled = POOLED * _median_share(spread, norm) * norm
         rounding = np.maximum.reduce([np.nan_to_num(spread, nan=math.inf), pooled, least])
+        if phase == "gradient":
+            rounding = with_layers(rounding, self.pairing)
         return self._measured(number, rounding, step == number)
 
     def of_loss(self, number: int, loss: float) -> RoundingScale:

@@ -228,6 +228,22 @@ def process():
         optimizer.step()
 
 
+def energies():
+    """Data shall have less energy than noise; what the last bias adds to both cancels."""
+    energy, data = nn.Sequential(nn.Linear(4, 24), nn.SiLU(), nn.Linear(24, 1)), torch.randn(4, 2, 64, 4)
+    optimizer = torch.optim.SGD(energy.parameters(), lr=0.1)
+    for real, noise in data:
+        optimizer.zero_grad()
+        if "together" in words:
+            low, high = energy(torch.cat([real, noise])).chunk(2)
+        else:
+            low, high = energy(real), energy(noise)
+        (low.mean() - high.mean() + 0.1 * (low.square() + high.square()).mean()).backward()
+        if "off" in words:
+            energy[2].bias.grad += 1e-4
+        optimizer.step()
+
+
 class Stream(IterableDataset):
     def __iter__(self):
         for part in BATCHES:
