@@ -37,7 +37,7 @@ def _class_weights(evidence: Evidence) -> Words | None:
     found = _other_loss(evidence)
     if ours == theirs or found is None or found["targets"]:  # the latter: they may be others
         return None
-    alone = "A" if not theirs else "B" if not ours else ""
+    alone = "A" if not any(theirs) else "B" if not any(ours) else ""
     whose, others = (f"function of {alone} alone is", "") if alone else ("functions of A and B are", "other ")
     return {"what": f"the loss {whose} given {others}weights of classes"}
 

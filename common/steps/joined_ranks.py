@@ -110,6 +110,7 @@ class JoinedRanks:
             is_skipped=first.is_skipped,
             is_evaluated="evaluated_calls" in first.counts,
             counts=first.counts,
+            class_weights=frozenset(s.counts.get("class_weights", 0) for s in steps if "target_kinds" in s.counts),
             arguments=[step.arguments for step in steps],
             passes=max(len(step.losses) for step in steps),
             parts=tuple(loss for step in steps for loss in step.losses),

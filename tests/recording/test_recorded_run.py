@@ -10,7 +10,7 @@ import pytest
 from samestep.common.errors import ConfigError
 from samestep.common.steps.joined_ranks import JoinedRanks
 from samestep.common.steps.joining import read_run
-from samestep.common.steps.record import FOLLOWER
+from samestep.common.steps.record import FOLLOWER, RecordedStep
 from tests.recording.numpy_script import Script, run
 
 SCRIPT = Script(steps=2, optimizer="sgd")
@@ -127,6 +127,14 @@ def test_what_is_no_record_is_refused_in_one_line(tmp_path: Path, spoil: object,
     with pytest.raises(ConfigError, match=message) as raised:
         list(read_run(tmp_path).steps)
     assert "\n" not in str(raised.value)
+
+
+def test_the_weights_of_classes_are_those_of_every_rank_with_a_loss(tmp_path: Path) -> None:
+    """The first stage of a pipeline has no loss, and the ranks of the last may be given other weights."""
+    joined = JoinedRanks.of([read_run(run(SCRIPT, tmp_path)).header] * 3, "record")
+    counts = {}, {"target_kinds": 1, "class_weights": 7}, {"target_kinds": 1}
+    step = joined.step([RecordedStep(0, counts=each) for each in counts])
+    assert step.class_weights == {7, 0}
 
 
 def test_ranks_that_keep_other_networks_of_one_number_are_joined_without_these(tmp_path: Path) -> None:

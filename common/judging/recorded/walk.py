@@ -163,7 +163,7 @@ class Walk:
             trained_alone=(*self.trained_alone(step, side),),
             shares_layers="tp" in run.header.layouts,
             earlier=run.earlier,
-            class_weights=step.counts.get("class_weights", 0),
+            class_weights=step.class_weights,
         )
 
     def trained_alone(self, step: RunStep, side: int) -> dict[str, int]:
