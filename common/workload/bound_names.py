@@ -2,19 +2,26 @@
 
 import ast
 import symtable
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.files.reading import Unreadable, read_bytes
+from samestep.common.frameworks import conventions
+from samestep.common.workload.declaration import BUILDERS
 
 _INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _BINDS = {"globals", "vars", "locals", "exec", "setattr", "__getattr__", "sys"}
 """With these a file may bind names that its text does not show."""
 
+_WITHOUT_MODELS = sys.stdlib_module_names.union({"numpy"}, *(conventions(each).modules for each in BUILDERS))
+
 
 def check_name(source: str, path: Path, name: str) -> None:
-    """Refuses a name that a file does not bind where the file shows which models it declares; leaves all else to its import.
+    """Refuses a name that a file does not bind where the file shows which models it declares, or that it declares none.
+
+    All else is left to the import of the file, which sees what other functions declare.
 
     Args:
         source: As `--model` names it, for messages.
@@ -22,7 +29,7 @@ def check_name(source: str, path: Path, name: str) -> None:
         name: The name.
 
     Raises:
-        ConfigError: The file binds no such name, and declares models under others.
+        ConfigError: The file binds no such name.
     """
     try:
         text = read_bytes(str(path))
@@ -32,7 +39,7 @@ def check_name(source: str, path: Path, name: str) -> None:
     if any(map(_may_bind_anything, ast.walk(tree))):
         return
     bound = {each.get_name() for each in names if each.is_assigned() or each.is_imported()}
-    if name not in bound and (models := list(_models(tree))):
+    if name not in bound and ((models := list(_models(tree))) or not any(map(_may_bring_a_model, ast.walk(tree)))):
         raise no_such_model(source, path, name, models)
 
 
@@ -55,6 +62,13 @@ def _may_bind_anything(node: ast.AST) -> bool:
         return any(alias.name == "*" for alias in node.names)
     named = node.id if isinstance(node, ast.Name) else node.name if isinstance(node, _INNER[:2]) else ""
     return isinstance(node, ast.Global) or named in _BINDS
+
+
+def _may_bring_a_model(node: ast.AST) -> bool:
+    """Returns whether a node imports anything but Python's own modules, the frameworks and NumPy, which make no model of ours."""
+    names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+    names += [node.module or "."] if isinstance(node, ast.ImportFrom) else []
+    return any(each.partition(".")[0] not in _WITHOUT_MODELS for each in names)
 
 
 def _top(node: ast.AST) -> Iterator[ast.AST]:

@@ -54,6 +54,15 @@ def test_what_may_bind_the_name_is_imported(tmp_path: Path, line: str) -> None:
     assert absolute_source(str(path)) == f"{path}:model"
 
 
+@pytest.mark.parametrize(
+    "line", ["x = 1", "import torch.nn as nn\nnet = nn.Linear(1, 1)", "from keras.layers import Dense"]
+)
+def test_a_file_that_can_have_no_model_is_told_before_its_import(tmp_path: Path, line: str) -> None:
+    (path := tmp_path / "net.py").write_text(f"{line}\nimport os, numpy\n")
+    with pytest.raises(ConfigError, match=r"the file declares no model; add `model = samestep\.Model\(torch=\.\.\.\)`"):
+        absolute_source(str(path))
+
+
 def test_a_file_without_a_model_is_imported(tmp_path: Path) -> None:
     """It may get one from a function of another file."""
     (path := tmp_path / "net.py").write_text("from mine import make\nnet = make()\n")
