@@ -126,13 +126,12 @@ def read_target(flag: str, text: str) -> Target:
     if engine == "ray" and rest.startswith("//"):
         rest = f"address={text}"
     for each in filter(None, rest.split(",")):
-        name, equals, value = each.partition("=")
+        name, _, value = each.partition("=")
         if name not in known:
             raise unknown(f"setting of {engine}", name, known)
-        if not equals or not re.fullmatch(known[name].form, value, re.ASCII):
-            raise ConfigError(
-                f"{flag} {text}: '{each}' is no {name}; write it as in {name}={known[name].example}, without blanks."
-            )
+        if not re.fullmatch(known[name].form, value, re.ASCII):
+            wrong = f"'{value}' is no {name}" if value else f"{name} has no value"
+            raise ConfigError(f"{flag} {text}: {wrong}; write it as in {name}={known[name].example}, without blanks.")
         settings[name] = value
     nodes = settings.pop("nodes")
     if not re.fullmatch("[1-9][0-9]{0,3}", nodes):
