@@ -66,10 +66,12 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         value = loss(outputs, y)
     added = added_losses(built, asked.amendments)  # before the step, which moves what is penalized
     found = tape.gradient(value, [*params, *(call.output for call in trained.calls)])
-    gradients = [_dense(gradient, source) for gradient, source in zip(found, params, strict=False)]
-    learning = [gradient for name, gradient in zip(built.params, gradients, strict=True) if name in built.trained]
+    gradients = {
+        name: _dense(gradient, built.params[name]) for name, gradient in zip(built.params, found, strict=False)
+    }
+    gradients |= {name: tf.zeros_like(built.params[name]) for name in built.frozen}  # of which a tape has one as well
     update, hyper, _ = _updates(model, asked, built)
-    update(learning, coefficients(asked.update, 1))
+    update([gradients[name] for name in built.trained], coefficients(asked.update, 1))
     traced = ModelTrace(
         calls=layer_calls([*map(_with_gradient, trained.calls, found[len(params) :])], evaluated.calls, np.asarray),
         outputs=main_outputs(outputs).numpy(),
@@ -80,10 +82,11 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         added=added,
         stilled=trained.stilled_by(dropped),
         optimizer=hyper,
-        gradients={name: gradient.numpy() for name, gradient in zip(built.params, gradients, strict=True)},
+        gradients={name: gradient.numpy() for name, gradient in gradients.items()},
         buffers={name: variable.numpy() for name, variable in built.buffers.items()},
         stepped={name: variable.numpy() for name, variable in built.params.items()},
         losses=(),
+        frozen=tuple(built.frozen),
     )
     if asked.steps:
         losses, rates = _curve(model, asked, built, folder, loss, split)

@@ -125,6 +125,7 @@ def _trace(traced: _Traced, clips: Clips) -> ModelTrace:
         losses=(),
         stilled={path: traced.stilled[path] for path in recorder.started if path in traced.stilled} | recorder.stilled,
         optimizer=clips.beside(configured, named),
+        frozen=tuple(name for name, weight in named.items() if not weight.parameter.requires_grad),
     )
     (losses, rates), (nudged, _) = traced.curve(), traced.curve(NUDGE)
     return dataclasses.replace(found, losses=losses, rates=rates, nudged=nudged)

@@ -153,6 +153,7 @@ class ModelTrace:
         optimizer: Its settings for each parameter, by neutral name.
         rates: The learning rate of each step of the curve, of the first parameters; () where that is not known.
         each: What the user's loss returns for each target or example; empty where it is another one.
+        frozen: The parameters that the user's file keeps as they are, by neutral name.
     """
 
     __pydantic_config__ = _HOLDS_ARRAYS
@@ -172,6 +173,7 @@ class ModelTrace:
     optimizer: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
     rates: tuple[float, ...] = ()
     each: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    frozen: tuple[str, ...] = ()
 
 
 _IN_FILE = f"in {ARRAYS}"

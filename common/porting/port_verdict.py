@@ -129,13 +129,21 @@ def _backward(case: PortCase, bound: float) -> PortVerdict | None:
         deviation = max((update_differences.deviation(each, largest) for each in both), default=0.0)
         if deviation <= bound:
             continue
-        cause = update_differences.explain_gradient(pair, both)
+        cause = _explain_frozen(pair, case) or update_differences.explain_gradient(pair, both)
         if apart_flows and not cause:
             *_, last = apart_flows
             seen = f"outputs agree, {differ('their gradients', last.gradient)}"  # type: ignore[arg-type]
             return different("backward", last, update_differences.deviation(last.gradient, scale), seen, "")  # type: ignore[arg-type]
         return _of_pair("backward", pair, deviation, f"its gradients differ by {percent(deviation)}", cause)
     return None
+
+
+def _explain_frozen(pair: Pair, case: PortCase) -> str:
+    """Says on which side alone the user's file keeps a parameter as it is."""
+    ours = {held.neutral for held in pair.source} <= {*case.source.frozen}
+    theirs = {held.neutral for held in pair.target} <= {*case.target.frozen}
+    frozen, trained = ("{a}", "{b}") if ours else ("{b}", "{a}")
+    return "" if ours == theirs else f"it is frozen in {frozen}, and trained in {trained}"
 
 
 def _of_pair(phase: str, pair: Pair, deviation: float, seen: str, cause: str) -> PortVerdict:

@@ -123,5 +123,16 @@ wrong(
     layer(PENALIZED),
     "is in the loss of Keras only",
 )
+FROZEN = module("nn.Sequential(nn.Linear(12, 12).requires_grad_(False), nn.Tanh())")
+KERAS_FROZEN = layer('L.Dense(12, "tanh", trainable=False)')
+right("frozen", "points", FROZEN, KERAS_FROZEN)
+wrong("frozen in torch", "points", FROZEN, layer('L.Dense(12, "tanh")'), "frozen in torch, and trained in TensorFlow")
+wrong(
+    "frozen in keras",
+    "points",
+    module("nn.Sequential(nn.Linear(12, 12), nn.Tanh())"),
+    KERAS_FROZEN,
+    "frozen in TensorFlow",
+)
 
 globals().update(PORTS.in_file())
