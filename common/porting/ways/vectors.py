@@ -1,10 +1,11 @@
-"""Steps that take arrays as vectors along the last axis: how alike two of them are, and their numbers turned in pairs."""
+"""Steps that take arrays as vectors along the last axis: how alike two are, numbers turned in pairs, and one gating another."""
 
 import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
+from samestep.common.porting.ways import formulas
 from samestep.common.porting.ways.identify import SAME, Candidate
 from samestep.common.porting.ways.programs import Named
 
@@ -23,6 +24,7 @@ def vectors(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
     """
     yield from _likenesses(sources[:_NEAR], target)
     yield from _rotations(sources[:_NEAR], target)
+    yield from _gated(sources[:_NEAR], target)
 
 
 def _likenesses(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
@@ -57,6 +59,20 @@ def _rotations(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
                     largest = row[np.abs(row).argmax()] if len(row) else 0.0  # small ones are uncertain
                     settings = {"turns": name, "angle": float(f"{largest:.{_DIGITS}g}")}
                     yield settings, lambda b=before, t=turn, name=name: _numbers(b * t, name).reshape(shape)
+
+
+def _gated(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    """Gated units: one half of the numbers times an activation of the other half."""
+    for _, x in sources:
+        if x.ndim < 2 or x.shape != (*target.shape[:-1], 2 * target.shape[-1]):
+            continue
+        for what, (first, second) in (("half", np.split(x, 2, axis=-1)), ("of each two", (x[..., 0::2], x[..., 1::2]))):
+            for name, function in formulas.ACTIVATIONS.items():
+                gate = "" if name == "none" else f"the {name} of "
+                for said, gated, by in (("first", first, second), ("second", second, first)):
+                    other = "second" if said == "first" else "first"
+                    settings = {"gated": f"the {said} {what} times {gate}the {other}"}
+                    yield settings, lambda f=function, x=gated, y=by: x * f(y)
 
 
 def _heads(x: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:

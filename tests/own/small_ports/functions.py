@@ -99,5 +99,12 @@ wrong(
     "the variance alone",
 )
 wrong("drop", "points", module("nn.Dropout(0.1)"), layer("L.Dropout(0.9)"), "which is what torch keeps")
+GATED = "O.split(h, 2, -1)[{}] * O.{}(O.split(h, 2, -1)[{}])"
+wrong(
+    "gate", "points", function("F.glu(h)"), function(GATED.format(1, "sigmoid", 0)), "times the sigmoid of the first", 6
+)
+wrong(
+    "silu gate", "points", function("F.glu(h)"), function(GATED.format(0, "silu", 1)), "times the silu of the second", 6
+)
 
 globals().update(PORTS.in_file())
