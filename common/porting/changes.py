@@ -90,6 +90,11 @@ CHANGES: Mapping[str, Rearrangement] = {
         lambda arrays, _: [np.moveaxis(arrays[0], 0, -1)],
         lambda arrays, _: [np.moveaxis(arrays[0], -1, 0)],
     ),
+    "exchanged": Rearrangement(
+        "inputs exchanged",
+        lambda arrays, shapes: [arrays[0].swapaxes(0, 1).reshape(shapes[0])],
+        lambda arrays, shapes: [arrays[0].reshape(shapes[0][1], shapes[0][0], -1).swapaxes(0, 1)],
+    ),
     "split": Rearrangement("split in {count}", _split, _pack),
     "packed": Rearrangement("packed", _pack, _split),
     "summed": Rearrangement(

@@ -33,8 +33,8 @@ from tests.ported import Ported, folder_of, port_all, request_of, tracing
 
 pytestmark = [pytest.mark.torch, pytest.mark.tf, pytest.mark.timeout(300)]
 ZOO = Path(__file__).parents[1] / "own" / "ports.py"
-DECIDED = "raw_turned"
-"""Has a square kernel that only running it decides."""
+DECIDED = ("raw_turned", "norm_turned")
+"""Have what only running it decides: a square kernel, and a norm over as many channels as rows and columns."""
 
 
 def request(name: str, steps: int) -> RunConfig:
@@ -61,10 +61,11 @@ def check(verdicts: dict[str, PortVerdict]) -> None:
 
 FEW = ("mlp", "bias", "adam", "pooled")
 """Of kinds that the catalogue of small ports has not; `make test-slow` takes every one."""
-NEW = ("function that drops", "function that drops alone", "cross", "norm of two axes")
-SMALL = ("norm", "half residual", "layer without a mask", "temperature", "negative samples", *NEW)
+NEW = ("function that drops", "function that drops alone", "cross", "norm of two axes", "bilinear", "bilinear products")
+GATES = ("gated", "gates", "gate", "silu gate", "frozen", "frozen in torch", "frozen in keras")
+SMALL = ("norm", "half residual", "layer without a mask", "temperature", "negative samples", *NEW, *GATES)
 """Of most kinds of cause in that catalogue."""
-TRAINED = (DECIDED, "accepting")
+TRAINED = (*DECIDED, "accepting")
 """Those that take a few steps."""
 
 
@@ -127,9 +128,22 @@ def test_what_is_accepted_is_compensated_for(walked: Walked) -> None:
     )
 
 
+def decide(walked: Walked, launcher: Launcher, name: str) -> Ported:
+    trace = tracing(launcher, request(name, 4))
+    return porting.decide(folder_of(walked.folder, name), *walked.found[name], (), trace)
+
+
+def test_a_norm_over_channels_that_fits_both_ways_is_decided_by_running_it_both_ways(
+    walked: Walked, launcher: Launcher
+) -> None:
+    assert walked.found["norm_turned"][1].kind == DIFFERENT
+    case, verdict = decide(walked, launcher, "norm_turned")
+    assert verdict.sentence == "the same model: every layer within 1e-12, 4 steps within 1e-10"
+    assert [pair.permutation for pair in case.matching.pairs[2:4]] == ["channels last", "channels last"]
+
+
 def test_a_square_kernel_is_decided_by_running_it_both_ways(walked: Walked, launcher: Launcher) -> None:
-    trace = tracing(launcher, request(DECIDED, 4))
-    case, verdict = porting.decide(folder_of(walked.folder, DECIDED), *walked.found[DECIDED], (), trace)
+    case, verdict = decide(walked, launcher, "raw_turned")
     assert verdict.sentence == "the same model: every layer within 1e-12, 4 steps within 1e-10"
     assert case.matching.pairs[0].permutation == "transposed"
     text = write(port_document(case, verdict), "github")
@@ -162,7 +176,7 @@ def test_a_checkpoint_goes_there_and_back(walked: Walked, launcher: Launcher, tm
 def test_all_ports(launcher: Launcher, tmp_path: Path) -> None:
     """Every wrong port is told, and no right one is called wrong, with the curve of 100 steps."""
     assert len(ports.RIGHT) + len(ports.ROUNDED) >= 20 and len(ports.ROUNDED) >= 5 and len(ports.WRONG) >= 18
-    check(walk(launcher, tmp_path, set(ports.MODELS) - {DECIDED, *ports.WRONG_UNLESS_ACCEPTED}, steps=100))
+    check(walk(launcher, tmp_path, set(ports.MODELS) - {*DECIDED, *ports.WRONG_UNLESS_ACCEPTED}, steps=100))
 
 
 # --- runs of both frameworks --------------------------------------------------------------------------------------------

@@ -57,10 +57,17 @@ class Matching:
         """The pairs that are no buffers."""
         return tuple(pair for pair in self.pairs if not pair.is_buffer)
 
-    def flipped(self, pair: Pair) -> "Matching":
-        """Returns the same with one square kernel read the other way."""
-        other = dataclasses.replace(pair, change="flipped" if pair.change == "native" else "native")
-        return dataclasses.replace(self, pairs=tuple(other if each is pair else each for each in self.pairs))
+    def changed(self, pair: Pair, change: str) -> "Matching":
+        """Returns the same with one parameter read another way, and so what its layers have of its shape, as a norm's bias.
+
+        Args:
+            pair: The parameter.
+            change: How it is read.
+        """
+        alike = pair.layers, pair.target[0].shape
+        changes = [change if (each.layers, each.target[0].shape) == alike else each.change for each in self.pairs]
+        pairs = (dataclasses.replace(each, change=new) for each, new in zip(self.pairs, changes, strict=True))
+        return dataclasses.replace(self, pairs=tuple(pairs))
 
 
 def match(

@@ -10,6 +10,8 @@ from samestep.common.workload.models.layer import WEIGHT_ROLES, LayerTensor, Par
 
 KNOWN = ("Linear", "NonDynamicallyQuantizableLinear", "Dense", "EinsumDense")
 """Classes whose kernels have a layout that everybody knows."""
+_BILINEAR = "Bilinear"
+_NORM_CHANGES = ("same", "channels")
 _REVERSED_SPACE = ("ConvTranspose2d", "ConvTranspose3d", "Conv3d")
 _BIASES = {(True, 2): "stacked", (True, 1): "summed gates", (False, 1): "summed"}
 """(whether it is a GRU, dims of TensorFlow's bias) -> how torch's two biases become it."""
@@ -35,12 +37,20 @@ class Pair:
     is_buffer: bool = False
 
     @property
-    def is_ambiguous(self) -> bool:
-        """Whether the kernel fits both ways, and the classes of the layers do not say which."""
-        shape = self.target[0].shape
-        square = len(shape) == 2 and shape[0] == shape[1] and self.change in ("same", "native", "flipped")
-        is_kernel = not {"table", "scale"} & set(self.layers[0].params) & set(self.layers[1].params)
-        return square and is_kernel and not all(_is_laid_out(layer) for layer in self.layers)
+    def other_changes(self) -> tuple[str, ...]:
+        """The other ways in which it fits, where neither its shape nor the classes of the layers say which it is."""
+        shape, held = self.target[0].shape, self.source[0]
+        if self.layers[0].kind == _BILINEAR and len(held.shape) == 3:
+            return tuple(each for each in _bilinear_changes(held.neutral_shape, shape) if each != self.change)
+        roles = {*self.layers[0].params} & {*self.layers[1].params}
+        if len(shape) < 2 or len({*shape}) > 1 or "table" in roles:
+            return ()
+        if "scale" in roles:
+            is_scale = held == self.layers[0].params["scale"]  # the bias goes with it
+            return tuple(each for each in _NORM_CHANGES if each != self.change) if is_scale else ()
+        is_kernel = len(shape) == 2 and self.change in ("same", "native", "flipped")
+        is_known = all(_is_laid_out(layer) for layer in self.layers)
+        return ("flipped" if self.change == "native" else "native",) if is_kernel and not is_known else ()
 
     @property
     def permutation(self) -> str:
@@ -120,6 +130,8 @@ def _change(
     """Returns how one parameter becomes the other; None if it cannot."""
     shape, native = held.neutral_shape, tuple(reversed(held.neutral_shape))
     is_kernel = len(shape) > 1 and role in ("value", "kernel")
+    if is_kernel and one.kind == _BILINEAR:
+        return next(_bilinear_changes(shape, target.shape), None)
     if is_kernel and not _is_laid_out(one) and target.shape == native:
         return "native"
     if len(shape) > 2 and one.kind in _REVERSED_SPACE and target.shape == _reversed_space(shape):
@@ -137,6 +149,24 @@ def _change(
     if is_split and np.prod(target.shape) == np.prod(shape) and _keeps_an_end(shape, target.shape):
         return "reshaped"
     return None
+
+
+def _bilinear_changes(shape: tuple[int, ...], target: tuple[int, ...]) -> Iterator[str]:
+    """Yields how a bilinear kernel may become another one, which may hold the products of both inputs along one axis.
+
+    Args:
+        shape: [second inputs, first inputs, outputs].
+        target: The other one's.
+    """
+    second, first, outputs = shape
+    if target in ((first, second, outputs), (first * second, outputs)):
+        yield "exchanged"
+    if target == shape:
+        yield "flipped"
+    if target == (second * first, outputs):
+        yield "reshaped"
+    if target == shape[::-1]:
+        yield "native"
 
 
 def _is_laid_out(layer: ParameterLayer) -> bool:

@@ -1,5 +1,6 @@
 """Which parameter of torch is which of TensorFlow, without either framework."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -173,12 +174,12 @@ def test_the_gates_of_a_gru_are_reordered() -> None:
 def test_a_square_kernel_of_nobody_knows_what_is_ambiguous() -> None:
     found = match([raw("mix", (4, 4), "torch")], [raw("layer/mix", (4, 4), "tf")])
     (pair,) = found.pairs
-    assert pair.is_ambiguous and pair.permutation == "as it is"
+    assert pair.other_changes == ("flipped",) and pair.permutation == "as it is"
     values = {"mix": np.arange(16.0).reshape(4, 4)}  # in the neutral layout, torch's own is transposed
     assert np.array_equal(found.to_target(values)["layer/mix"], values["mix"].T)
-    assert np.array_equal(found.flipped(pair).to_target(values)["layer/mix"], values["mix"])
-    assert not match([raw("mix", (4, 3), "torch")], [raw("layer/mix", (3, 4), "tf")]).pairs[0].is_ambiguous
-    assert not match([linear("0", 4, 4)], [dense("dense", 4, 4)]).pairs[0].is_ambiguous
+    assert np.array_equal(found.changed(pair, "flipped").to_target(values)["layer/mix"], values["mix"])
+    assert not match([raw("mix", (4, 3), "torch")], [raw("layer/mix", (3, 4), "tf")]).pairs[0].other_changes
+    assert not match([linear("0", 4, 4)], [dense("dense", 4, 4)]).pairs[0].other_changes
 
 
 def test_a_bias_of_several_axes_is_matched_as_a_weight() -> None:
@@ -247,3 +248,37 @@ def test_a_norm_over_channels_and_space_has_its_channels_last_in_keras(shape: tu
     made = found.to_target(values)
     assert all(np.array_equal(made[name], np.moveaxis(values[name], 0, -1)) for name in values)
     assert all(np.array_equal(back, values[name]) for name, back in found.to_source(made).items())
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4)])
+def test_a_norm_whose_channels_may_be_first_or_last_is_turned_with_its_bias(shape: tuple[int, ...]) -> None:
+    params = {role: held(f"norm/{role}", shape) for role in ("scale", "bias")}
+    layers = [ParameterLayer(name="norm", kind=kind, call="norm", params=params) for kind in ("LayerNorm", "Layer")]
+    found, values = match(layers[:1], layers[1:]), neutral(layers[:1])
+    scale, bias = found.pairs
+    assert scale.other_changes == ("channels",) and bias.other_changes == ()
+    assert all(np.array_equal(made, values[name]) for name, made in found.to_target(values).items())
+    turned = found.changed(scale, "channels").to_target(values)
+    assert all(np.array_equal(turned[name], np.moveaxis(values[name], 0, -1)) for name in values)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rule"),
+    [((5, 6, 3), "oij->ijo"), ((6, 5, 3), "oij->jio"), ((3, 5, 6), "oij->oij"), ((30, 3), "oij->ijo")],
+)
+def test_a_bilinear_kernel_has_its_axes_in_any_order_or_its_products_in_one(shape: tuple[int, ...], rule: str) -> None:
+    """Torch's is [outputs, first inputs, second inputs]; what went through `Dense` is [products, outputs]."""
+    ours = dataclasses.replace(raw("both", (3, 5, 6), "torch"), kind="Bilinear")
+    found = match([ours], [raw("kernel", shape, "tf")])
+    kernel = np.random.default_rng(0).normal(size=(3, 5, 6))
+    values = {"both": kernel.transpose(ours.params["value"].permutation)}
+    made = found.to_target(values)
+    assert np.array_equal(made["kernel"], np.einsum(rule, kernel).reshape(shape))
+    assert np.array_equal(found.to_source(made)["both"], values["both"])
+    assert found.pairs[0].other_changes == (("reshaped",) if len(shape) == 2 else ())
+
+
+def test_a_bilinear_kernel_of_equal_sizes_is_tried_every_way() -> None:
+    ours = dataclasses.replace(raw("both", (4, 4, 4), "torch"), kind="Bilinear")
+    (pair,) = match([ours], [raw("kernel", (4, 4, 4), "tf")]).pairs
+    assert (pair.change, *pair.other_changes) == ("exchanged", "flipped", "native")

@@ -185,4 +185,37 @@ wrong(
     "uneven transposed", "images", module("nn.ConvTranspose2d(12, 8, 3, 2)"), layer(UNEVEN), "torch keeps 17 and 17", 8
 )
 
+
+def torch_bilinear(torch):
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.both = torch.nn.Bilinear(WIDTH, 6, WIDTH)
+
+        def forward(self, h):
+            return self.both(h, h[..., :6].tanh())
+
+    return Both()
+
+
+def tf_bilinear(keras):
+    class Both(keras.layers.Layer):
+        def build(self, shape):
+            self.kernel = self.add_weight(shape=(WIDTH, 6, WIDTH), name="kernel")
+            self.bias = self.add_weight(shape=(WIDTH,), name="bias")
+
+        def call(self, h):
+            return keras.ops.einsum("bi,ijo,bj->bo", h, self.kernel, keras.ops.tanh(h[..., :6])) + self.bias
+
+    return Both(name="both")
+
+
+def tf_products(keras):
+    both, ops = keras.layers.Dense(WIDTH, name="both"), keras.ops
+    return lambda h: both(ops.reshape(h[..., :, None] * ops.tanh(h[..., None, :6]), (-1, 6 * WIDTH)))
+
+
+right("bilinear", "points", torch_bilinear, tf_bilinear)
+right("bilinear products", "points", torch_bilinear, tf_products)
+
 globals().update(PORTS.in_file())

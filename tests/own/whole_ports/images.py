@@ -53,6 +53,24 @@ def tf_same(stride=1, groups=1, norm=None, pool=None, flat=None, padded=True, si
     return keras.Model(inputs, layers.Dense(10)(x))
 
 
+def torch_norm_of_all():
+    """A norm over as many channels as rows and columns."""
+    from torch import nn
+
+    norm = nn.LayerNorm((8, 8, 8), eps=1e-3)
+    return torch_cnn(
+        nn.Conv2d(3, 8, 3, padding=1), norm, nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10)
+    )
+
+
+def tf_norm_of_all():
+    from keras import Sequential, layers
+
+    norm = layers.LayerNormalization(axis=(1, 2, 3))
+    rest = layers.Activation("tanh"), layers.GlobalAveragePooling2D(), layers.Dense(10)
+    return Sequential([layers.Conv2D(8, 3, padding="same"), norm, *rest])
+
+
 def batch_norm(epsilon=1e-5, momentum=0.9, frozen=False):
     from keras import layers
 
@@ -214,3 +232,4 @@ defect(
 
 # No cause is known, the layer is.
 defect("reflected", "images", reflecting_torch, padding_keras, ("0", "conv2d"), " along the border")
+model("norm_turned", "images", torch_norm_of_all, tf_norm_of_all)

@@ -175,7 +175,7 @@ def port(
 ) -> tuple[PortCase, PortVerdict]:
     """Runs both implementations from the same weights and judges whether they are the same model.
 
-    A square kernel that fits both ways is decided by running TensorFlow's both ways.
+    A parameter that fits in several ways, such as a square kernel, is decided by running TensorFlow's model with each.
 
     Args:
         folder: A new one.
@@ -199,7 +199,7 @@ def port(
 def decide(
     folder: Path, case: PortCase, verdict: PortVerdict, names: Sequence[str], trace: Trace
 ) -> tuple[PortCase, PortVerdict]:
-    """Turns the square kernels that fit both ways, where that makes more layers agree.
+    """Turns the parameters that fit in several ways, where that makes more layers agree.
 
     Args:
         folder: The folder of the port.
@@ -210,12 +210,14 @@ def decide(
     """
     from samestep.common.porting.port_verdict import reach  # here: it needs SciPy, which a run does without
 
-    for pair in filter(lambda pair: pair.is_ambiguous, case.matching.pairs):
-        if verdict.kind == DIFFERENT:
-            flipped = case.matching.flipped(pair)
-            _transfer_weights(folder, flipped)
+    for pair in case.matching.pairs:
+        for change in pair.other_changes:
+            if verdict.kind != DIFFERENT:
+                return case, verdict
+            changed = case.matching.changed(pair, change)
+            _transfer_weights(folder, changed)
             trace({folder / f"{SIDES[1]}-trace": SIDES[1]})
-            other, other_verdict = accept(folder, read_case(folder, flipped, case.accepted), names, trace)
+            other, other_verdict = accept(folder, read_case(folder, changed, case.accepted), names, trace)
             if reach(other, other_verdict) > reach(case, verdict):
                 case, verdict = other, other_verdict
     return case, verdict

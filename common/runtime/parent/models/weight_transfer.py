@@ -58,7 +58,7 @@ def transfer_weights(source: Path, target: Path, config: RunConfig, server: Serv
             f"--model {config.model}: {', '.join(lacking)} is in one of its two models only; `samestep port` with the same "
             f"flags says which layer differs."
         )
-    if any(pair.is_ambiguous for pair in matching.pairs):
+    if any(pair.other_changes for pair in matching.pairs):
         matching = _decide(target, config, server)
     write_json(target / MATCHING, matching)
     (params, buffers), own = (read_initials(str(folder)) for folder in (source, target))
@@ -68,7 +68,7 @@ def transfer_weights(source: Path, target: Path, config: RunConfig, server: Serv
 
 
 def _decide(folder: Path, config: RunConfig, server: Servers) -> Matching:
-    """Runs a square kernel both ways, without a curve."""
+    """Runs each way in which a parameter fits, without a curve."""
     (folder / "port").mkdir()
     case, _ = port(folder / "port", dataclasses.replace(config, batch_size=BATCH_SIZE, steps=0), server)
     shutil.rmtree(folder / "port")
