@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +66,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         value = loss(outputs, y)
     added = added_losses(built, asked.amendments)  # before the step, which moves what is penalized
     found = tape.gradient(value, [*params, *(call.output for call in trained.calls)])
-    gradients = {
-        name: _dense(gradient, built.params[name]) for name, gradient in zip(built.params, found, strict=False)
-    }
-    gradients |= {name: tf.zeros_like(built.params[name]) for name in built.frozen}  # of which a tape has one as well
+    gradients = _gradients(built, found)
     update, hyper, _ = _updates(model, asked, built)
     update([gradients[name] for name in built.trained], coefficients(asked.update, 1))
     traced = ModelTrace(
@@ -92,6 +89,12 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         losses, rates = _curve(model, asked, built, folder, loss, split)
         traced = dataclasses.replace(traced, losses=losses, rates=rates)
     write_trace(folder, traced)
+
+
+def _gradients(built: UserModel, found: Sequence[Any]) -> dict[str, tf.Tensor]:
+    """Returns the gradients of all parameters by name; those of frozen ones are zero, of which a tape has some as well."""
+    both = zip(built.params.items(), found, strict=False)
+    return {name: _dense(None if name in built.frozen else each, variable) for (name, variable), each in both}
 
 
 def _losses(model: Model, outputs: Any, y: Any) -> np.ndarray:
