@@ -14,12 +14,8 @@ def _same_on_ranks(evidence: Evidence) -> Words | None:
     """Ranks of B were called on the same examples, and those of A on more."""
     rows = [each for each in (evidence.b.rows or {}).values() if each]
     ranks = [rank for rank, each in (evidence.b.rows or {}).items() if rows.count(each) > 1]
-    if (
-        not ranks
-        or evidence.b.shares_layers
-        or _groups(evidence.a)
-        or len(set(evidence.b.examples)) >= len(set(evidence.a.examples))
-    ):
+    is_fewer = len(set(evidence.b.examples)) < len(set(evidence.a.examples))
+    if not ranks or evidence.b.shares_layers or _groups(evidence.a) or not is_fewer:
         return None
     return {"ranks": " and ".join(map(str, ranks))}
 
@@ -48,10 +44,11 @@ def _groups(side: Side) -> list[list[int]]:
 def _doubled(evidence: Evidence) -> Words | None:
     """As many examples are there once more as are missing."""
     more, less = evidence.b.examples - evidence.a.examples, evidence.a.examples - evidence.b.examples
-    total = evidence.a.examples.total()
-    is_known = set(more) <= set(evidence.a.examples) or (bool(evidence.b.again) and not evidence.b.alone and not less)
-    is_next = goes_on(evidence.b, evidence.a)
-    if not more or not is_known or more.total() > FEW * total or is_next or _is_called_again(evidence, set(more)):
+    b = evidence.b
+    is_again = b.again and not b.alone and (b.comes_more_often if b.repeated is None else b.repeated)
+    is_known = set(more) <= set(evidence.a.examples) or (is_again and not less)
+    is_other = more.total() > FEW * evidence.a.examples.total() or goes_on(b, evidence.a)
+    if not more or not is_known or is_other or _is_called_again(evidence, set(more)):
         return None
     words = {"more": counted(more.total(), "example"), "rank": _ranks_of(evidence.b, set(more))}
     return words | {"less": f" and is missing {counted(less.total(), 'example')}" if less else ""}

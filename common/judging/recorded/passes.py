@@ -79,12 +79,21 @@ def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
             if is_known:
                 own.add(step)
     sides = []
-    for side, each, own, others, through, further in zip(
-        (evidence.a, evidence.b), past, given, given[::-1], passes, following, strict=True
+    for side, rest, each, own, others, through, further in zip(
+        (evidence.a, evidence.b),
+        (evidence.b, evidence.a),
+        past,
+        given,
+        given[::-1],
+        passes,
+        following,
+        strict=True,
     ):
-        more = own - others
+        more, most = own - others, max(others.values(), default=0)
+        is_often = all(own[row] > most for row in side.examples - rest.examples)
         alone = sum(count for row, count in more.items() if row not in others)
         known = {"again": more.total() - alone, "alone": alone, "repeated": through.repeated} if is_known else {}
+        known |= {"comes_more_often": is_often} if is_known else {}
         known |= {"later": each.digests[len(side.digests) :], "distinct": len(own)}
         sides.append(dataclasses.replace(side, rates=each.rates, following=further, **known))
     return dataclasses.replace(evidence, a=sides[0], b=sides[1])
