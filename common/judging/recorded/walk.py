@@ -15,7 +15,7 @@ from samestep.common.judging.recorded.yardstick import Yardstick
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.steps.record import Phase
-from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
+from samestep.common.steps.recorded_run import RankSplit, RecordedRun, RunStep, Sums
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ class Walk:
             past.rates,
             past.digests,
             past.examples.knew_last(),
-            step.splits,
+            step.splits if side == 0 else self._named_as_of_a(step),
             targets=step.targeted,
             only=self.pairing.only(run.tensors, side),
             is_evaluated=step.is_evaluated,
@@ -165,6 +165,12 @@ class Walk:
             earlier=run.earlier,
             class_weights=step.class_weights,
         )
+
+    def _named_as_of_a(self, step: RunStep) -> list[RankSplit]:
+        """Returns what the ranks of B hold differently, by A's names: the stages of a pipeline have others than a whole model."""
+        ours, theirs = self.pairing.tensors, self.pairing.places[1]
+        names = {self.b.tensors[place].name: each.name for each, place in zip(ours, theirs, strict=True)}
+        return [dataclasses.replace(each, name=names.get(each.name, each.name)) for each in step.splits]
 
     def trained_alone(self, step: RunStep, side: int) -> dict[str, int]:
         """Returns the parameters that the other run does not have and that have gradients at a step, with their places.
