@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Words, near, spell
 from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, differing, length
+from samestep.common.mistakes.targets import said_weights
 from samestep.common.steps.gradient_transforms import GRADIENT_PHASES, factor
 from samestep.common.steps.projections import PROJECTIONS
 
@@ -130,10 +131,16 @@ def last_window(evidence: Evidence) -> Words | None:
 
 def mean_of_means(evidence: Evidence) -> Words | None:
     """The inputs are the same and the loss is not, each layer has a ratio of its own, and the parts show what divides them."""
+    number, said = _averaged_parts(evidence), said_weights(evidence)
+    return {"parts": str(number), "also": f". And {said}" if said else ""} if number else None
+
+
+def _averaged_parts(evidence: Evidence) -> int | None:
+    """Returns the number of parts over which one of the two averages, if that explains the loss and may explain the gradients."""
     if evidence.loss_ratio is None or common_ratio(evidence.gradients) is not None:
         return None
     if _weights_of_parts(evidence):
-        return {"parts": str(len(evidence.b.parts))}
+        return len(evidence.b.parts)
     cuts = [side.world * side.passes for side in (evidence.a, evidence.b)]
     if cuts[0] == cuts[1] or near(evidence.loss_ratio, 1.0):
         return None
@@ -143,7 +150,7 @@ def mean_of_means(evidence: Evidence) -> Words | None:
     # A part has 1/n of a mean of n means, and at most all of the targets.
     if not large or statistics.median(alike) < 0.5 or not 1 / max(cuts) <= statistics.median(times) <= max(cuts):
         return None
-    return {"parts": str(max(cuts))} if _lies_between(evidence) else None
+    return max(cuts) if _lies_between(evidence) else None
 
 
 def _weights_of_parts(evidence: Evidence) -> bool:

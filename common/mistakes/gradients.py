@@ -106,8 +106,8 @@ ROUNDED = (
         GRADIENTS,
         arithmetic.mean_of_means,
         "the loss and the gradients differ by factors near 1 that no two layers share, and one of the two averages "
-        "over {parts} parts: a mean of means over parts with uneven numbers of targets, other targets, other random numbers, as "
-        "in dropout, or a loss that does not add up",
+        "over {parts} parts: a mean of means over parts with uneven numbers of targets or sums of their weights, other targets, "
+        "other random numbers, as in dropout, or a loss that does not add up; each hides whether anything else differs{also}",
         "huggingface/transformers#34191",
         of_step="each micro-batch and shard is divided by its own number of targets: a mean of means, although the shards "
         "have uneven numbers",

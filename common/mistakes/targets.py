@@ -33,13 +33,22 @@ def _other_loss(evidence: Evidence) -> Words | None:
 
 def _class_weights(evidence: Evidence) -> Words | None:
     """The same inputs, targets and weights give another loss, whose function is given other weights of classes."""
+    found, said = _other_loss(evidence), said_weights(evidence)
+    return {"what": said} if said and found and not found["targets"] else None  # the last: they may be others
+
+
+def said_weights(evidence: Evidence) -> str:
+    """Returns that losses are given other weights of classes, if they are.
+
+    Args:
+        evidence: The evidence of the step.
+    """
     ours, theirs = evidence.a.class_weights, evidence.b.class_weights
-    found = _other_loss(evidence)
-    if ours == theirs or found is None or found["targets"]:  # the latter: they may be others
-        return None
+    if ours == theirs:
+        return ""
     alone = "A" if not any(theirs) else "B" if not any(ours) else ""
     whose, others = (f"function of {alone} alone is", "") if alone else ("functions of A and B are", "other ")
-    return {"what": f"the loss {whose} given {others}weights of classes"}
+    return f"the loss {whose} given {others}weights of classes"
 
 
 def _evaluates(evidence: Evidence) -> Words | None:

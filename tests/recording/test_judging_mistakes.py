@@ -15,7 +15,7 @@ from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.yardstick import Yardstick, measure
 from samestep.common.mistakes.table import MISTAKES
 from samestep.common.steps.projections import Piece
-from samestep.common.steps.recorded_run import RunStep
+from samestep.common.steps.recorded_run import RecordedRun, RunStep
 from tests.recording.judged import diff, recorded
 from tests.recording.numpy_script import Script
 from tests.recording.stranger_pairs import BETWEEN, GUESTS, KERAS_PAIRS, NEWCOMERS, PAIRS
@@ -356,6 +356,32 @@ def test_two_precisions_are_not_compared(tmp_path: Path) -> None:
     a = Script(steps=2)
     with pytest.raises(ConfigError, match="float64 and the other is not"):
         diff(a, dataclasses.replace(a, dtype="float64"), tmp_path)
+
+
+def test_gradients_that_are_not_exchanged_have_a_name_where_the_tensors_have_others(tmp_path: Path) -> None:
+    """Such as those of a pipeline, whose later stages are named after their ranks, beside a whole model."""
+    found = diff(Script(), Script(**TWO, mistake="forgotten_exchange", prefix="rank1."), tmp_path, reruns=0)
+    assert [cause.name for cause in found.causes] == ["forgotten_exchange"], found.headline
+
+
+def test_a_mean_of_means_says_what_weights_of_classes_are_others(tmp_path: Path) -> None:
+    def weighted(run: RecordedRun) -> RecordedRun:
+        return dataclasses.replace(run, steps=[dataclasses.replace(s, class_weights=frozenset({7})) for s in run.steps])
+
+    uneven = Script(**FOUR, uneven=True)
+    a, b = (recorded(dataclasses.replace(uneven, mistake=mistake), tmp_path) for mistake in ("", "mean_of_means"))
+    for own, said in (
+        (b, "hides whether anything else differs"),
+        (weighted(b), "function of B alone is given weights of"),
+    ):
+        (cause,) = judge(a, own).causes
+        assert cause.name == "mean_of_means" and said in cause.sentence
+
+
+def test_what_one_step_lacks_and_later_epochs_have_is_missing(tmp_path: Path) -> None:
+    found = diff(Script(**TWO), Script(**TWO, mistake="two_short"), tmp_path, reruns=0)
+    assert [cause.name for cause in found.causes] == ["dropped_shard"], found.headline
+    assert "B is missing 2 examples out of A's 16" in found.headline
 
 
 def test_a_batch_that_is_filled_up_with_several_examples_of_an_earlier_one_is_padded(tmp_path: Path) -> None:
