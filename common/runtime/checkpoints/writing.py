@@ -24,6 +24,8 @@ from samestep.common.runtime.state_file import STATE, dump_state
 
 Fill = Callable[[IO[bytes]], object]
 _POLL_SECONDS = 0.01
+_PART = ".part"
+"""The ending of a checkpoint that is not whole yet."""
 
 
 def write_checkpoint(directory: Path, state: TrainState, commit: Commit) -> Checkpoint:
@@ -48,14 +50,15 @@ def write_checkpoint(directory: Path, state: TrainState, commit: Commit) -> Chec
 
 
 def begin_checkpoint(directory: Path, step: int) -> Path:
-    """Makes the folder of a checkpoint that is to be written, and returns it.
+    """Makes the folder of a checkpoint that is to be written, and returns it; removes those of attempts that were cut off.
 
     Args:
         directory: The run directory.
         step: That of the checkpoint.
     """
     part = folder_of(directory, step)
-    discard_folder(part, directory)  # of an attempt that was cut off
+    for left in (directory / FOLDER).glob(f"*{_PART}"):  # one checkpoint is written at a time
+        discard_folder(left, directory)
     make_folder(directory / FOLDER, directory)
     make_folder(part, directory)
     return part
@@ -68,7 +71,7 @@ def folder_of(directory: Path, step: int) -> Path:
         directory: The run directory.
         step: That of the checkpoint.
     """
-    return directory / FOLDER / f"step-{step:06d}.part"
+    return directory / FOLDER / f"step-{step:06d}{_PART}"
 
 
 def write_own(directory: Path, step: int, rank: int, pieces: Sequence[StatePiece]) -> None:
