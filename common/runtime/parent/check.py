@@ -20,9 +20,13 @@ from samestep.common.runtime.state_file import STATE
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
 from samestep.common.workload.data.dataset import load
+from samestep.common.workload.models.spec import num_params
 
 OPEN_FILES, OPEN_FILES_PER_PROCESS = 64, 16
 """The most of a process: a framework's import, and its connections to each of its peers. Twice what runs were seen to have."""
+
+_MOST_COPIES = 4
+"""Of the weights on a device, at most: two of four bytes where an engine keeps masters, and room for what pads its parts."""
 
 
 def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
@@ -85,7 +89,9 @@ def _notes_on_own(run: Run, launch: Launch) -> Iterator[str]:
 
 
 def _check_memory(run: Run) -> None:
-    """Refuses a run for whose weights this machine has too little memory."""
+    """Refuses a run for whose weights this machine has too little memory; of few weights, no costs are computed."""
+    if _MOST_COPIES * num_params(run.workload.model) * run.item_bytes <= memory_bytes():
+        return
     needed = max(footprint.params_bytes for footprint in run.strategy.cost(run, run.strategy.backend).footprints)
     if needed > memory_bytes() and not run.strategy.compiled_cores(run.options):
         raise Unavailable(

@@ -1,6 +1,7 @@
 """What the system lacks is named before anything starts, or at once."""
 
 import ctypes
+import dataclasses
 import os
 import resource
 import subprocess
@@ -10,8 +11,14 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import Unavailable
+from samestep.common.ledger import Ledger
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.runtime.parent import check
 from samestep.common.runtime.parent.check import allow_open_files
 from samestep.common.runtime.parent.processes import network
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import num_params
 from tests.children import in_child
 
 ROOT = str(Path(__file__).parents[3])
@@ -85,3 +92,21 @@ def test_a_command_names_them_before_it_starts(tmp_path: Path) -> None:
     assert done.returncode == Unavailable.exit_code
     assert done.stderr.startswith("samestep: 1 process may need 80 open files each, and this system allows 20")
     assert not (tmp_path / "run").exists()
+
+
+def test_costs_are_computed_only_where_the_weights_may_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, computed = parse(RunConfig(framework="torch", strategy="ddp", devices=2)), list[Run]()
+
+    def cost(run: Run, backend: str) -> Ledger:
+        computed.append(run)
+        return run.strategy.cost(run, backend)
+
+    watched = dataclasses.replace(run, strategy=dataclasses.replace(run.strategy, cost=lambda _, by: cost(run, by)))
+    check._check_memory(watched)
+    assert computed == []
+    monkeypatch.setattr(check, "memory_bytes", lambda: 2 * num_params(run.workload.model) * run.item_bytes)
+    check._check_memory(watched)
+    assert computed == [run]
+    monkeypatch.setattr(check, "memory_bytes", lambda: num_params(run.workload.model) * run.item_bytes - 1)
+    with pytest.raises(Unavailable, match=r"this machine has .* GiB; choose smaller sizes, or --prepare"):
+        check._check_memory(watched)
