@@ -83,7 +83,7 @@ def test_a_timeout_within_a_hook_of_torch_is_the_scripts(tmp_path: Path) -> None
     late += "write = recording.step_frame\n"
     late += "def step_frame(step, sums): step.number == 3 and signal.raise_signal(signal.SIGUSR1); return write(step, sums)\n"
     late += "recording.step_frame = step_frame\n"
-    script.write_text((SCRIPTS / "plain.py").read_text().replace("import torch\n", f"import torch\n{late}", 1))
+    script.write_text((SCRIPTS / "plain.py").read_text().replace("torch.manual_seed", f"{late}torch.manual_seed", 1))
     done = record("--out", str(tmp_path / "out"), "--", sys.executable, str(script))
     assert done.returncode == 1 and "TimeoutError: late" in done.stderr, done.stderr
     assert "the record ends at step 3: TimeoutError came while it was written" in done.stderr

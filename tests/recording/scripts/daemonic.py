@@ -6,7 +6,9 @@ import sys
 import time
 import types
 
-import torch
+sys.modules.setdefault("torch._meta_registrations", types.ModuleType("torch._meta_registrations"))  # see plain.py
+
+import torch  # noqa: E402
 
 if "torch._dynamo" not in sys.modules:  # see plain.py
     torch._dynamo = types.SimpleNamespace(disable=lambda function, *_, **__: function, graph_break=lambda: None)

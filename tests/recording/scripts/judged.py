@@ -5,11 +5,14 @@ import os
 import sys
 import types
 
-import torch
-import torch.distributed as dist
-from torch import nn
-
 world, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+if world == 1:
+    sys.modules.setdefault("torch._meta_registrations", types.ModuleType("torch._meta_registrations"))  # see plain.py
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+
 if world > 1:
     dist.init_process_group("gloo")
 elif "torch._dynamo" not in sys.modules:  # see plain.py
