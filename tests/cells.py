@@ -16,6 +16,8 @@ SIZED = {
     "transformer": "prose-gpt+layers=2+width=32+context=16",
     "ranker": "flights-ranker+embedding=4+hash_buckets=512",
 }
+SHALLOW = f"{SIZED['mlp']}+layers=2"
+"""The mlp for tests that ask how TensorFlow's processes end or meet, not what they compute: each layer is traced anew."""
 USUAL_OPTIMIZERS = ("sgd", "adamw")
 """What every row and every product trains with; the others are in `tests/parity/test_optimizers.py`."""
 OWNERS = {wrong.__name__: optimizer for optimizer in OPTIMIZERS for wrong in mistakes_of(optimizer)}
@@ -60,8 +62,18 @@ def sized(row: StrategyInfo, model: str) -> str:
 
 
 def traced_once(framework: str, workload: str) -> str:
-    """A workload of SIZED, with one block for TensorFlow: it takes a second to trace another one, and cuts no model by blocks."""
-    return workload.replace("layers=2", "layers=1") if framework == "tf" else workload
+    """A workload of SIZED, with one block or one hidden layer for TensorFlow, which takes long to trace another one.
+
+    It cuts no model by blocks or layers.
+
+    Args:
+        framework: Of the row that trains it.
+        workload: Of any framework.
+    """
+    if framework != "tf":
+        return workload
+    once = workload.replace(SIZED["mlp"], f"{SIZED['mlp']}+layers=3") if "layers=" not in workload else workload
+    return once.replace("layers=2", "layers=1")
 
 
 def usual(row: StrategyInfo) -> str:

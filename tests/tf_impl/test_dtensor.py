@@ -11,7 +11,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import resolve
-from tests.cells import REGRESSION, SIZED, slow, traced_once
+from tests.cells import REGRESSION, SHALLOW, SIZED, slow, traced_once
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import RunTroubled, memory
 
@@ -69,7 +69,7 @@ def test_what_does_not_divide_is_refused(workload: str, mesh: str, options: dict
 
 def test_a_killed_client_is_named(run_troubled: RunTroubled) -> None:
     with pytest.raises(WorkerFailed, match="worker-1 was killed by SIGKILL"):
-        run_troubled("second_worker_is_killed", "tf:dtensor+clients=2", SIZED["mlp"], devices=2, steps=2000)
+        run_troubled("second_worker_is_killed", "tf:dtensor+clients=2", SHALLOW, devices=2, steps=2000)
 
 
 @pytest.mark.slow

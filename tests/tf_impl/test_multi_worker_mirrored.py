@@ -19,7 +19,7 @@ from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.runtime.topology import fill_in, own_index, workers
 from samestep.experiments.printing.trace_file import load_trace
-from tests.cells import SIZED, slow
+from tests.cells import SHALLOW, SIZED, slow
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import RunTroubled, memory
 
@@ -69,7 +69,7 @@ def test_more_of_the_exchange_overlaps_with_overlap(run_cell: RunCell, tmp_path:
 
 def test_workers_started_by_hand_need_only_tf_config(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "run"
-    asked = RunConfig("tf", "multi_worker_mirrored", SIZED["mlp"], devices=2, batch_size=48, steps=5, out=str(out))
+    asked = RunConfig("tf", "multi_worker_mirrored", SHALLOW, devices=2, batch_size=48, steps=5, out=str(out))
     run = parse(asked)
     prepare(run, launch_of(asked))
     addresses = [("127.0.0.1", port) for port in network.free_ports(2)]
@@ -92,7 +92,7 @@ def test_workers_started_by_hand_need_only_tf_config(tmp_path: pathlib.Path) -> 
 
 def test_a_killed_worker_is_named(run_troubled: RunTroubled) -> None:
     with pytest.raises(WorkerFailed, match="worker-1 was killed by SIGKILL"):
-        run_troubled("second_worker_is_killed", CELL, SIZED["mlp"], devices=2, steps=2000)
+        run_troubled("second_worker_is_killed", CELL, SHALLOW, devices=2, steps=2000)
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_a_killed_worker_is_named(run_troubled: RunTroubled) -> None:
 )
 def test_a_stopped_worker_is_named(run_troubled: RunTroubled, which: str, role: str) -> None:
     with pytest.raises(WorkerFailed, match=f"{role} made no progress for 6 s; it is stopped"):
-        run_troubled(f"{which}_worker_is_stopped", CELL, SIZED["mlp"], devices=2, steps=2000, timeout_seconds=6)
+        run_troubled(f"{which}_worker_is_stopped", CELL, SHALLOW, devices=2, steps=2000, timeout_seconds=6)
 
 
 def test_a_peer_that_never_starts_ends_the_run(run_troubled: RunTroubled) -> None:
     start = time.monotonic()
     with pytest.raises(WorkerFailed, match="worker-1 never started"):
-        run_troubled("second_worker_never_starts", CELL, SIZED["mlp"], devices=2, timeout_seconds=4)
+        run_troubled("second_worker_never_starts", CELL, SHALLOW, devices=2, timeout_seconds=4)
     assert time.monotonic() - start < 60
 
 
@@ -118,7 +118,7 @@ def test_a_taken_port_is_told(run_troubled: RunTroubled, monkeypatch: pytest.Mon
         monkeypatch.setattr(network, "free_ports", lambda count: ports)
         monkeypatch.setattr(ForkClient, "make_network", lambda self: "forbidden")  # where every port is free
         with pytest.raises(WorkerFailed, match=r"worker-0.*Could not start gRPC server"):
-            run_troubled("", CELL, SIZED["mlp"], devices=2, timeout_seconds=8)
+            run_troubled("", CELL, SHALLOW, devices=2, timeout_seconds=8)
 
 
 def test_tf_config_is_all_that_tells_a_process_who_it_is() -> None:

@@ -13,7 +13,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques import Techniques
-from tests.cells import SIZED, slow
+from tests.cells import SHALLOW, SIZED, slow
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import memory
 
@@ -96,7 +96,7 @@ def test_the_chief_prepares_for_each_workers_answers_in_its_own_thread(
     for name, value in verbose.items():
         monkeypatch.setitem(framework_info("tf").environment, name, value)
     out = str(tmp_path / "run")
-    asked = RunConfig("tf", "parameter_server", SIZED["mlp"], devices=2, batch_size=48, steps=2, parity=False, out=out)
+    asked = RunConfig("tf", "parameter_server", SHALLOW, devices=2, batch_size=48, steps=2, parity=False, out=out)
     asked = dataclasses.replace(asked, options={"consistency": "async"})
     with Launcher() as launcher:
         launcher.run(parse(asked), launch_of(asked))

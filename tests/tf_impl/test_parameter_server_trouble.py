@@ -16,7 +16,7 @@ from samestep.common.runtime.state_file import read_state
 from samestep.common.workload.initial import init
 from samestep.common.workload.table import resolve
 from samestep.experiments.printing import tables
-from tests.cells import SIZED, slow
+from tests.cells import SHALLOW, slow
 from tests.tf_impl.conftest import RunTroubled
 
 pytestmark = pytest.mark.tf
@@ -36,7 +36,7 @@ def changes(result: RunResult, run: pathlib.Path) -> np.ndarray:
 def test_every_update_is_applied_once(run_troubled: RunTroubled, tmp_path: pathlib.Path) -> None:
     out = tmp_path / "run"
     fields = {"devices": 3, "steps": 60, "dtype": "float64", "optimizer": "sgd", "out": str(out), "keep_state": True}
-    result = run_troubled("updates_count_themselves", ASYNC, SIZED["mlp"], **fields)
+    result = run_troubled("updates_count_themselves", ASYNC, SHALLOW, **fields)
     measured = result.processes[0].measures
     assert (measured["updates_applied"], measured["updates_repeated"]) == (180, 0)
     assert 0 < measured["staleness"] < 8
@@ -48,7 +48,7 @@ def test_the_run_goes_on_without_a_dead_worker_and_says_what_was_repeated(
 ) -> None:
     out = tmp_path / "run"
     fields = {"devices": 2, "steps": 20, "dtype": "float64", "optimizer": "sgd", "out": str(out), "keep_state": True}
-    result = run_troubled("worker_dies_in_an_update", ASYNC, SIZED["mlp"], **fields)
+    result = run_troubled("worker_dies_in_an_update", ASYNC, SHALLOW, **fields)
     assert "worker-0 was killed by SIGKILL; the run goes on without it" in capfd.readouterr().err
     assert len(result.losses) == 20
     applied, repeated = (result.processes[0].measures[f"updates_{what}"] for what in ("applied", "repeated"))
@@ -62,7 +62,7 @@ def test_the_run_goes_on_without_a_dead_worker_and_says_what_was_repeated(
 
 def test_a_run_without_workers_ends(run_troubled: RunTroubled, tmp_path: pathlib.Path) -> None:
     with pytest.raises(WorkerFailed, match=r"worker-[01] was killed by SIGKILL"):
-        run_troubled("both_workers_die", ASYNC, SIZED["mlp"], devices=2, steps=5000, out=str(tmp_path / "run"))
+        run_troubled("both_workers_die", ASYNC, SHALLOW, devices=2, steps=5000, out=str(tmp_path / "run"))
     assert time.time() - (tmp_path / "run/struck").stat().st_mtime < NAMED_WITHIN_SECONDS
 
 
@@ -72,20 +72,20 @@ def test_a_run_without_workers_ends(run_troubled: RunTroubled, tmp_path: pathlib
 @pytest.mark.parametrize(("cell", "job"), [(SERIAL, "worker"), (SERIAL, "ps"), (ASYNC, "ps")])
 def test_a_dead_process_is_named(run_troubled: RunTroubled, tmp_path: pathlib.Path, cell: str, job: str) -> None:
     with pytest.raises(WorkerFailed, match=f"{job}-0 was killed by SIGKILL"):
-        run_troubled(f"{job}_dies", cell, SIZED["mlp"], devices=2, steps=5000, out=str(tmp_path / "run"))
+        run_troubled(f"{job}_dies", cell, SHALLOW, devices=2, steps=5000, out=str(tmp_path / "run"))
     assert time.time() - (tmp_path / "run/struck").stat().st_mtime < NAMED_WITHIN_SECONDS
 
 
 @pytest.mark.parametrize("cell", [SERIAL, *slow(ASYNC)])
 def test_a_stopped_worker_is_named(run_troubled: RunTroubled, cell: str) -> None:
     with pytest.raises(WorkerFailed, match="worker-1 made no progress for 6 s"):
-        run_troubled("worker_stops", cell, SIZED["mlp"], devices=2, steps=5000, timeout_seconds=6)
+        run_troubled("worker_stops", cell, SHALLOW, devices=2, steps=5000, timeout_seconds=6)
 
 
 def test_a_worker_that_never_starts_is_named(run_troubled: RunTroubled) -> None:
     start = time.monotonic()
     with pytest.raises(WorkerFailed, match="worker-1 never started within 6 s"):
-        run_troubled("second_worker_never_starts", SERIAL, SIZED["mlp"], devices=2, timeout_seconds=6)
+        run_troubled("second_worker_never_starts", SERIAL, SHALLOW, devices=2, timeout_seconds=6)
     assert time.monotonic() - start < 60
 
 
@@ -104,4 +104,4 @@ def test_a_taken_port_is_told(
         with pytest.raises(
             WorkerFailed, match=re.compile(f"{role} ended with exit code 1.*Could not start gRPC server")
         ):
-            run_troubled("", cell, SIZED["mlp"], devices=2, timeout_seconds=8)
+            run_troubled("", cell, SHALLOW, devices=2, timeout_seconds=8)
