@@ -121,8 +121,9 @@ def _shifted(evidence: Evidence) -> Words | None:
     a, b, found, after = evidence.a, evidence.b, _found_at(evidence), evidence.a.given
     if known := [each for each in found if b.later and each + 1 in after]:
         found = [each for each in known if after[each + 1] == b.later[0]]
+    is_called_again = {*a.examples} == {*b.examples}  # once more on the same ones
     is_repeated = 0 in (a.repeated, b.repeated) and (a.repeated or b.repeated)  # which has a name of its own
-    is_named = is_repeated or b.earlier or (not a.earlier and _reordered(evidence) is not None)
+    is_named = is_called_again or is_repeated or b.earlier or (not a.earlier and _reordered(evidence) is not None)
     if not found or is_named or not (known or evidence.step):  # the last: the first step may be of another loader
         return None
     return {"own": "own " * bool(a.earlier), "other": str(found[0] + len(a.earlier))}

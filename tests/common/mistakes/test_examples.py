@@ -3,10 +3,13 @@
 import collections
 import dataclasses
 
+import numpy as np
 import pytest
 
 from samestep.common.mistakes.evidence import Evidence, Side
+from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
+from samestep.common.steps.projections import PROJECTIONS
 from samestep.common.steps.recorded_run import digest_of
 
 
@@ -68,3 +71,15 @@ def test_a_place_in_the_data_is_lost_where_the_steps_after_it_go_on_from_there(
     evidence = Evidence("data", step, *(shuffled(each, step, again) for each in (ours, theirs)))
     found = causes(evidence.swapped() if is_swapped else evidence)
     assert [each.name for each in found] == expected
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_a_model_that_is_called_once_more_on_its_examples_has_lost_no_place_in_the_data(is_swapped: bool) -> None:
+    """As where a term of the loss calls it again, and other steps take the same examples once."""
+    once = dataclasses.replace(shuffled((0, 0, 0, 0), 0), rows={0: (1, 2)})
+    twice = dataclasses.replace(shuffled((9, 9, 0, 0), 0), rows={0: (1, 2, 1, 2)})
+    one, other = np.ones(PROJECTIONS), np.arange(PROJECTIONS, dtype=float)
+    gradient = SeenTensor("w", "kernel", "parameter", 64, one, other, 1e-7, 10.0)
+    evidence = Evidence("data", 0, once, twice, [gradient])
+    found = causes(evidence.swapped() if is_swapped else evidence)
+    assert "position_lost" not in [each.name for each in found]
