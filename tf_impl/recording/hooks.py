@@ -82,8 +82,8 @@ class Hooks:
         return begin
 
     def _follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        here, before, session = self._here, self._guard(self._before_call), self._session
-        see = self._guard(session.predicted.see)
+        here, session, before = self._here, self._session, self._guard(self._before_call)
+        after, see = self._guard(session.first.end_call), self._guard(session.predicted.see)
 
         def call(layer: Any, *arguments: Any, **keywords: Any) -> Any:
             if vars(here).get("is_inside") or in_stateless_scope():
@@ -97,6 +97,7 @@ class Hooks:
                 here.is_inside = False
             if is_recorded:
                 session.results.add(result)
+                after()
             elif layer.trainable_variables:  # what makes data of data learns nothing
                 see(layer, result, session.function)
             return result
@@ -231,10 +232,8 @@ class Hooks:
         return write
 
     def _follow_executors(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        session = self._session
-
         def make(enable_async: bool, *arguments: Any, **keywords: Any) -> Any:
-            session.is_async = session.is_async or enable_async
+            self._session.is_async = self._session.is_async or enable_async
             return original(enable_async, *arguments, **keywords)
 
         return make

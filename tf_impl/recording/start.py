@@ -36,13 +36,28 @@ class FirstWeights:
         self._start, self._last = _Start(recorder), last
         self._new: list[tuple[int, tuple[Held, ...]]] = []
         self._seen: dict[tuple[int, int, bool], tuple[weakref.ref[Any], np.ndarray]] = {}
+        self._called: list[Held] = []
 
     def see_model(self, model: Any) -> None:
-        """Looks at a model that is about to be called eagerly, which moves its buffers before an update is seen."""
+        """Looks at a model that is about to be called eagerly, which may write its tensors before an update is seen."""
         table = TensorTable()
         table.add_model(model)
-        self._prepare([(each, each.container) for each in table.held])
-        self._take(0, [(each, each.container) for each in table.held if each.tensor.role == "buffer"])
+        pairs = [(each, each.container) for each in table.held]
+        self._prepare(pairs)
+        self._take(0, pairs)
+        self._called = [each for each in table.held if each.tensor.role != "buffer"]
+
+    def end_call(self) -> None:
+        """Forgets the parameters that a call has not written, as a norm of a spectrum does: a script may still load them."""
+        if not self._called or not tf.executing_eagerly():
+            return
+        before = {_key(0, each): self._seen[_key(0, each)] for each in self._called}
+        self._take(0, [(each, each.container) for each in self._called])
+        self._called = []
+        for key, entry in before.items():
+            _, now = self._seen.pop(key)
+            if now["bits"] != entry[1]["bits"]:
+                self._seen[key] = entry
 
     def expect(self, replica: int, held: Sequence[Held]) -> None:
         """Looks at new variables now, or when they have values.

@@ -322,7 +322,31 @@ def agent():
         run(tf.constant(inputs[part]), tf.constant(noise[part]), tf.constant(targets[part]))
 
 
+def spectrum():
+    """The call of a layer writes its own kernel."""
+    normed = keras.layers.SpectralNormalization(keras.layers.Dense(8))
+    model = keras.Sequential([keras.Input((6,)), normed, keras.layers.Dense(1)], name="model")
+    model.compile("adam", "mse", run_eagerly="eager" in words)
+    model.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0)
+
+
 {
     each.__name__: each
-    for each in (agent, held, averages, target, twins, epochs, remade, gan, towers, fit, loop, pairs, sampled, fakes)
+    for each in (
+        spectrum,
+        agent,
+        held,
+        averages,
+        target,
+        twins,
+        epochs,
+        remade,
+        gan,
+        towers,
+        fit,
+        loop,
+        pairs,
+        sampled,
+        fakes,
+    )
 }[kind]()
