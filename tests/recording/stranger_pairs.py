@@ -191,6 +191,7 @@ KERAS_PAIRS = [
 """As above, of Keras."""
 MORE_KERAS_PAIRS = [
     ("spectrum", "eager", "same", ""),
+    ("unbuilt", "swapped", "same", ""),
     ("held", "faster", "follows_otherwise", "which no gradient updates, and moves 2.000 times as far in B"),
     ("held", "eager", "same", ""),
     ("agent", "faster", "follows_otherwise", "(follower2.slow_actor/dense_4/kernel, "),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import record
 
 from samestep.common.files.arrays import read_arrays
 from samestep.common.files.writing import replacing
@@ -43,8 +44,9 @@ class FirstWeights:
         table = TensorTable()
         table.add_model(model)
         pairs = [(each, each.container) for each in table.held]
-        self._prepare(pairs)
-        self._take(0, pairs)
+        with record.stop_recording():  # a tape may be asked later which variables it has watched
+            self._prepare(pairs)
+            self._take(0, pairs)
         self._called = [each for each in table.held if each.tensor.role != "buffer"]
 
     def end_call(self) -> None:
@@ -52,7 +54,8 @@ class FirstWeights:
         if not self._called or not tf.executing_eagerly():
             return
         before = {_key(0, each): self._seen[_key(0, each)] for each in self._called}
-        self._take(0, [(each, each.container) for each in self._called])
+        with record.stop_recording():
+            self._take(0, [(each, each.container) for each in self._called])
         self._called = []
         for key, entry in before.items():
             _, now = self._seen.pop(key)
@@ -73,6 +76,8 @@ class FirstWeights:
         """Looks at the new variables that have values by now."""
         with tf.init_scope():
             for entry in list(self._new):
+                if entry not in self._new:
+                    continue  # it was seen while the statistics of one before were traced, which initializes variables
                 replica, held = entry
                 there = [each for each in held if each.container is not None and self._row_of(replica, each) is None]
                 pairs = [(each, each.of_replica(replica)) for each in there]

@@ -330,9 +330,33 @@ def spectrum():
     model.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0)
 
 
+def unbuilt():
+    """Two optimizers train layers that get their variables while the step is traced."""
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.parts = [keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(1)]
+
+        def train_step(self, data):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self.parts[1](self.parts[0](data[0])) - data[1]) ** 2)
+            variables = [each.trainable_variables for each in self.parts]
+            found = tape.gradient(loss, variables)
+            for k in (1, 0) if "swapped" in words else (0, 1):
+                optimizers[k].apply(found[k], variables[k])
+            return {"loss": loss}
+
+    optimizers = keras.optimizers.SGD(0.1), keras.optimizers.Adam(0.01)
+    model = Model()
+    model.compile()
+    model.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0)
+
+
 {
     each.__name__: each
     for each in (
+        unbuilt,
         spectrum,
         agent,
         held,
