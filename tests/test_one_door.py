@@ -53,6 +53,7 @@ ALLOWED = {
     "common/runtime/parent/processes/memory_kills.py: Path('/proc/self/cgroup').read_text": "the kernel's",
     "common/runtime/parent/processes/memory_kills.py: os.open": "the kernel's log, without waiting",
     "common/steps/recording.py: os.fdopen": "a record, to write it",
+    "experiments/recording/injected/keeping.py: open": "the list of what a rerun changes, to append to it",
     "experiments/recording/injected/sitecustomize.py: os.open": "the notes of a recorded command, to append to them",
     "common/runtime/parent/merge.py: Path('/proc/cpuinfo').read_text": "the kernel's",
     "common/runtime/worker/disturbances.py: accounts.read_text": "the kernel's",

@@ -58,6 +58,8 @@ CLAIMS = {
     "It also holds the command": "test_a_record_holds_nothing_of_the_data",
     "A hash of an example can confirm a guess": SAID,
     "Where a model is called on several arguments": "test_each_argument_is_hashed_as_the_statement_says",
+    "While `samestep diff` runs a command again, copies": "test_what_a_rerun_changes_is_put_back",
+    "Copies that come with the record of somebody else": "test_the_list_of_a_copied_record_is_not_believed",
     "What a command that `samestep diff` runs leaves running": "test_what_a_rerun_started_ends_with_it",
     "A service that your script starts if there is none": SAID,
     "What samestep writes and removes is its own.": SAID,

@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
@@ -64,6 +64,27 @@ def sole_user(directory: Path, use: str, otherwise: str = "") -> Iterator[None]:
     try:
         if not _is_held(descriptor, directory):
             raise ConfigError(f"{directory} is being {use} by another command; wait until that has ended{otherwise}.")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def alone_in(directory: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Lets one command at a time do something in a directory; the others wait.
+
+    Args:
+        directory: The directory.
+        on_wait: Called before it waits.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # the file system has no locks of directories
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                on_wait()
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

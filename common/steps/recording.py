@@ -57,6 +57,7 @@ class RecordOptions:
         notes: A file that gets a line for each note; "" where the recorder was started within its process.
         package: The folder that holds the package samestep, for Pythons that do not have it.
         input: The standard input of the command, as `environment.input_file` says it.
+        keep: The list of what the command is about to overwrite or remove, beside which its copies go; "" keeps none.
     """
 
     out: str
@@ -72,6 +73,7 @@ class RecordOptions:
     notes: str = ""
     package: str = ""
     input: str = ""
+    keep: str = ""
 
     def to_json(self) -> str:
         """Spells the options for the environment."""
@@ -207,11 +209,7 @@ class Recorder:
         leave_note(self.options.notes, "note", text)
 
     def guarded(self, function: Callable[P, T]) -> Callable[P, T | None]:
-        """Makes a function that does nothing where nothing is recorded, and whose errors end the record and not the script.
-
-        Args:
-            function: A hook.
-        """
+        """Makes a hook that does nothing where nothing is recorded, and whose errors end the record and not the script."""
 
         @functools.wraps(function)
         def hook(*args: P.args, **kwargs: P.kwargs) -> T | None:

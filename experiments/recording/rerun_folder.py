@@ -24,6 +24,11 @@ def numbered(folder: Path, pattern: str) -> list[tuple[tuple[int, ...], Path]]:
     return sorted((tuple(map(int, match.groups())), folder / match[0]) for match in matches)
 
 
+def outermost(folder: Path) -> Path:
+    """Returns the folder of the reruns of a record itself, for that of one of its reruns."""
+    return outermost(folder.parents[1]) if folder.parents[1].name == FOLDER else folder
+
+
 def read_whole(directory: Path, num_steps: int) -> RecordedRun | None:
     """Returns a rerun; None if it was interrupted, or is too short.
 

@@ -26,7 +26,8 @@ from samestep.common.steps.record import rank_files
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.commands import RunCommand, run_again, start_of, tell_command, why_not_again
-from samestep.experiments.recording.rerun_folder import FOLDER, numbered, read_whole
+from samestep.experiments.recording.put_back import keeping
+from samestep.experiments.recording.rerun_folder import FOLDER, numbered, outermost, read_whole
 
 STEPS = 20
 """How many steps of the perturbed reruns are taken, unless asked otherwise."""
@@ -64,6 +65,7 @@ class Reruns:
         is_unsure: Whether its rounding could hide that it takes others.
         refusal: That it takes others, once that is known.
         is_told: Whether the user gave the command, or was told that the record names it.
+        said: What was said of its reruns, up to the colon.
     """
 
     run: RecordedRun
@@ -76,6 +78,7 @@ class Reruns:
     is_unsure: bool = False
     refusal: NotRepeated | None = None
     is_told: bool = False
+    said: set[str] = dataclasses.field(default_factory=set)
 
     def perturbed(self, seeds: Sequence[int], num_steps: int, name: str = "perturbed") -> list[RecordedRun]:
         """Returns the first steps of the command, from initial weights that are moved in their last bit.
@@ -163,8 +166,7 @@ class Reruns:
         if why := why_not_again(self.run.header):
             raise Unavailable(why)
         self._tell()
-        if not self.is_quiet:
-            print(f"samestep: {self.name} is run again: {name}, {options.stop_after} steps ...", file=sys.stderr)
+        self._say(f"is run again: {name}, {options.stop_after} steps ...")
         directory = first_new(lambda: self._next(name))  # another diff may run the same record again
         try:
             self._run(dataclasses.replace(options, out=str(directory)))
@@ -215,7 +217,19 @@ class Reruns:
 
     def _run(self, options: RecordOptions) -> None:
         self._tell()
-        self.rerun(self.run.header.command, options, start_of(self.run.header) or Path.cwd(), True)
+        with keeping(outermost(self._folder()), self._say_once) as kept:
+            options = dataclasses.replace(options, keep=str(kept))
+            self.rerun(self.run.header.command, options, start_of(self.run.header) or Path.cwd(), True)
+
+    def _say(self, what: str) -> None:
+        if not self.is_quiet:
+            print(f"samestep: {self.name} {what}", file=sys.stderr, flush=True)
+
+    def _say_once(self, what: str) -> None:
+        """Says what is so of every rerun; what comes after the colon may differ."""
+        if (start := what.partition(":")[0]) not in self.said:
+            self.said.add(start)
+            self._say(what)
 
     def _tell(self) -> None:
         if not (self.is_told or self.is_quiet):

@@ -26,7 +26,7 @@ from samestep.common.workload.declaration import BUILDERS
 from samestep.experiments.recording.apart import ApartCommand
 from samestep.experiments.recording.followed import run_followed
 
-_INJECTED = Path(__file__).parent / "injected" / "sitecustomize.py"
+_INJECTED = Path(__file__).parent / "injected"
 _CLEANED = (
     "something removed the folder of temporary files of `samestep record` while the command ran; Python processes that were "
     "started after that were not recorded."
@@ -88,7 +88,8 @@ def _recorded(
     place, given = str(directory or Path.cwd()), input_file() if output is None else ""
     with make_scratch() as scratch:
         os.close(create(notes := Path(scratch, "notes")))
-        copy_file(_INJECTED, Path(scratch, _INJECTED.name))
+        for name in ("sitecustomize.py", *(["keeping.py"] if options.keep else ())):
+            copy_file(_INJECTED / name, Path(scratch, name))
         full = dataclasses.replace(
             options, command=tuple(command), directory=place, notes=str(notes), package=str(_PACKAGE), input=given
         )

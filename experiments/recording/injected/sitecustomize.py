@@ -14,36 +14,44 @@ _BARE = "tensorflow"
 """A framework that is recorded once Keras is there."""
 _FUNCTIONS = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 _RECORDERS = {"torch": "samestep.torch_impl.recording", "keras": "samestep.tf_impl.recording"}
+_KEEPING = os.path.join(_HERE, "keeping.py")
+"""Beside this file in a rerun alone."""
 
 
 class _Finder:
     """Finds a framework as everything else would, and starts its recorder when the framework is imported."""
 
+    def __init__(self) -> None:
+        """In a rerun, what the script would overwrite is kept from now on."""
+        self._keeper = _keeper() if os.path.exists(_KEEPING) else None
+
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         """Finds nothing itself, but follows the loader of a framework."""
-        if name not in (*_RECORDERS, _BARE):
+        if name not in (*_RECORDERS, _BARE, *(self._keeper.modules if self._keeper else ())):
             return None
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
             spec = find and find(name, path, target)
             if spec is not None:
                 if getattr(spec.loader, "exec_module", None) is not None:
-                    _follow(name, spec.loader)
+                    _follow(name, spec.loader, self._keeper)
                 return spec
         return None
 
 
-def _follow(name: str, loader: object) -> None:
+def _follow(name: str, loader: object, keeper: object) -> None:
     execute = loader.exec_module
 
     def exec_module(module: object) -> None:
         loader.__dict__.pop("exec_module", None)
         _unsearched(execute, module)
+        if keeper:
+            keeper.follow(name)
         if name == _BARE:
             _wait_for(module.GradientTape, "__enter__")
             if _FUNCTIONS in sys.modules:  # another version of TensorFlow may have it elsewhere
                 _wait_for(sys.modules[_FUNCTIONS].Function, "__call__")
-        else:
+        elif name in _RECORDERS:
             _start(name)
 
     loader.exec_module = exec_module
@@ -99,6 +107,20 @@ def _start(name: str) -> None:
             importlib.import_module(_RECORDERS[name]).install(options)
     except Exception as error:
         _note("note", f"the recorder could not start in {sys.executable}: {type(error).__name__}: {error}")
+
+
+def _keeper() -> object:
+    import importlib.util
+    import json
+
+    spec = importlib.util.spec_from_file_location("_samestep_keeping", _KEEPING)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    written = json.loads(os.environ["SAMESTEP_RECORD"])["keep"]
+    reruns = os.path.dirname(os.path.dirname(written))
+    keeper = module.Keeper(written, (_HERE, reruns), lambda text: _note("note", text))
+    sys.addaudithook(keeper.listen)
+    return keeper
 
 
 def _note(kind: str, text: str) -> None:

@@ -1,0 +1,218 @@
+"""Keeps what a rerun of a recorded script is about to write over or remove, so that `samestep diff` can put it back afterwards.
+
+A rerun does all that the script does in its first steps, from weights that are changed: the checkpoint that it would leave is
+not the user's. Python says beforehand what it opens, renames and removes (its audit events, PEP 578). What compiled code opens
+by itself is followed by the functions that are called for it. What a program that is not Python writes is not seen.
+
+`samestep record` copies this file beside `sitecustomize.py`, which runs it first of all: it must run in any Python.
+"""
+
+import contextlib
+import fcntl
+import importlib
+import json
+import os
+import shutil
+import stat
+import threading
+
+MOST_BYTES = 2**30
+"""A larger file that is opened to be changed in place, as a data set is by `numpy.memmap`, is not copied."""
+_CHANGES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
+_CACHE = os.sep + "__pycache__" + os.sep
+_ALSO_WRITTEN = "-wal", "-journal", "-shm"
+_FILE, _HDF5, _TREE, _PREFIX = "file", "hdf5", "tree", "prefix"
+_WRITERS = {
+    "torch": (("torch", "save", 1, "f", _FILE), ("torch.jit", "save", 1, "f", _FILE)),
+    "safetensors": (("safetensors", "serialize_file", 1, "filename", _FILE),),
+    "h5py": (("h5py", "File.__init__", 1, "name", _HDF5),),
+    "tensorflow": (
+        ("tensorflow.python.lib.io._pywrap_file_io", "WritableFile", 0, "filename", _FILE),
+        ("tensorflow.python.lib.io._pywrap_file_io", "DeleteFile", 0, "filename", _FILE),
+        ("tensorflow.python.lib.io._pywrap_file_io", "DeleteRecursively", 0, "dirname", _TREE),
+        ("tensorflow.python.lib.io._pywrap_file_io", "RenameFile", 0, "src", _TREE),
+        ("tensorflow.python.lib.io._pywrap_file_io", "RenameFile", 1, "target", _FILE),
+        ("tensorflow.python.lib.io._pywrap_file_io", "CopyFile", 1, "target", _FILE),
+        ("tensorflow.python.checkpoint.checkpoint", "TrackableSaver.save", 1, "file_prefix", _PREFIX),
+        ("tensorflow.python.saved_model.save", "save_and_return_nodes", 1, "export_dir", _TREE),
+    ),
+}
+"""By the module whose import brings them: the functions whose compiled code opens files, and which argument says where."""
+
+
+class Keeper:
+    """Copies each file before this process first changes it. All processes of a rerun share one list.
+
+    Attributes:
+        modules: Those that are to be followed once they are imported.
+    """
+
+    modules = tuple(_WRITERS)
+
+    def __init__(self, written, ignored, note):
+        """Begins with what other processes have kept.
+
+        Args:
+            written: The list, which is there already: a line for each path. Copies go beside it.
+            ignored: Folders in which the recorder writes.
+            note: Says to the user why a rerun could not go on.
+        """
+        self._list, self._folder, self._note = written, os.path.dirname(written), note
+        self._ignored = tuple(os.path.realpath(each) + os.sep for each in ignored)
+        self._seen, self._read = set(), 0
+        self._renew()
+        os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self):
+        self._lock, self._is_busy = threading.RLock(), False
+
+    def listen(self, event, arguments):
+        """Hears of what Python is about to do.
+
+        Args:
+            event: The name of an audit event.
+            arguments: Its arguments.
+
+        Raises:
+            OSError: What is to be overwritten cannot be copied, so it must not be.
+        """
+        if event == "open":
+            path, _, flags = arguments
+            if isinstance(flags, int) and flags & _CHANGES:
+                self.keep(path, is_update=not flags & (os.O_TRUNC | os.O_APPEND) and bool(flags & os.O_RDWR))
+        elif event == "os.rename":
+            source, target, source_folder, target_folder = arguments
+            self.keep_tree(_below(source, source_folder), _below(target, target_folder))
+        elif event in ("os.remove", "os.rmdir", "os.mkdir"):
+            self.keep(_below(arguments[0], arguments[-1]), is_link=True)
+        elif event in ("os.symlink", "os.link"):
+            self.keep(_below(arguments[1], arguments[-1]), is_link=True)
+        elif event == "os.truncate":
+            self.keep(arguments[0])
+        elif event == "sqlite3.connect" and isinstance(arguments[0], (str, bytes, os.PathLike)):
+            path = os.fsdecode(arguments[0])
+            for each in ("", *_ALSO_WRITTEN):
+                self.keep(path + each, is_update=True)
+
+    def keep(self, path, is_link=False, is_update=False):
+        """Copies what has a path, unless that was done; notes it if nothing has.
+
+        Args:
+            path: The path; a descriptor is of a file that was opened before.
+            is_link: Whether a link is meant itself, and not what it points to.
+            is_update: Whether the file is opened to change a part of it.
+        """
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return
+        with self._lock:
+            if self._is_busy:
+                return
+            self._is_busy = True
+            try:
+                path = os.path.abspath(os.fsdecode(path))
+                folder, name = os.path.split(path)
+                path = os.path.join(os.path.realpath(folder), name) if is_link else os.path.realpath(path)
+                if not (path in self._seen or path.startswith(self._ignored) or _CACHE in path):
+                    self._keep(path, is_update)
+            except OSError as error:
+                self._note(f"a rerun was about to change {path}, which cannot be copied first: {error.strerror}")
+                raise
+            finally:
+                self._is_busy = False
+
+    def keep_tree(self, path, target=None):
+        """Copies what has a path and all that is below it, before it gets another name or is gone.
+
+        Args:
+            path: The path.
+            target: The other name; None if it has none.
+        """
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return
+        path = os.fsdecode(path)
+        below = [path]
+        if os.path.isdir(path) and not os.path.islink(path):
+            below += [os.path.join(place, name) for place, *names in os.walk(path) for each in names for name in each]
+        for each in below:
+            self.keep(each, is_link=True)
+            if target is not None:
+                self.keep(os.fsdecode(target) + each[len(path) :], is_link=True)
+
+    def _keep(self, path, is_update):
+        with open(self._list, "r+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                file.seek(self._read)
+                self._seen.update(json.loads(line)["path"] for line in file.read().splitlines())
+                if path not in self._seen:
+                    entry = self._copied(path, is_update)
+                    file.write(json.dumps(dict(entry, path=path)).encode() + b"\n")
+                    self._seen.add(path)
+                self._read = file.tell()
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked off meanwhile has it open as well
+
+    def _copied(self, path, is_update):
+        """Returns what there is at a path. A file is copied."""
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return {"kind": "new"}
+        if stat.S_ISLNK(status.st_mode):
+            return {"kind": "link", "target": os.readlink(path)}
+        if stat.S_ISDIR(status.st_mode):
+            return {"kind": "folder", "mode": stat.S_IMODE(status.st_mode)}
+        if not stat.S_ISREG(status.st_mode) or (is_update and status.st_size > MOST_BYTES):
+            return {"kind": "left"}
+        copy = os.path.join(self._folder, str(len(self._seen)))
+        shutil.copy2(path, copy)
+        with contextlib.suppress(OSError):  # only root may give files away
+            os.chown(copy, status.st_uid, status.st_gid)
+        return {"kind": "file", "copy": os.path.basename(copy)}
+
+    def follow(self, module):
+        """Follows the functions of a module that was imported just now.
+
+        Args:
+            module: The name of any module.
+        """
+        for name, place, index, keyword, kind in _WRITERS.get(module, ()):
+            with contextlib.suppress(ImportError, AttributeError):  # another version has it elsewhere
+                holder = importlib.import_module(name)
+                *outer, last = place.split(".")
+                for each in outer:
+                    holder = getattr(holder, each)
+                setattr(holder, last, self._preceded(getattr(holder, last), index, keyword, kind))
+
+    def _preceded(self, function, index, keyword, kind):
+        def kept(*arguments, **keywords):
+            path = arguments[index] if len(arguments) > index else keywords.get(keyword)
+            if kind == _TREE:
+                self.keep_tree(path)
+            elif kind == _PREFIX:
+                self._keep_prefix(path)
+            elif kind == _FILE:
+                self.keep(path)
+            else:
+                mode = arguments[index + 1] if len(arguments) > index + 1 else keywords.get("mode", "r")
+                if mode != "r":
+                    self.keep(path, is_update=mode in ("r+", "a"))
+            return function(*arguments, **keywords)
+
+        kept.__name__ = kept.__qualname__ = getattr(function, "__name__", "kept")
+        kept.__doc__, kept.__wrapped__ = function.__doc__, function
+        return kept
+
+    def _keep_prefix(self, prefix):
+        """Copies the files of a checkpoint of TensorFlow."""
+        folder, start = os.path.split(os.path.abspath(os.fsdecode(prefix)))
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            if name.startswith(start + "."):
+                self.keep(os.path.join(folder, name))
+
+
+def _below(path, folder):
+    """Returns a path that is relative to an open folder as one that is not."""
+    if isinstance(folder, int) and folder >= 0 and isinstance(path, (str, bytes, os.PathLike)):
+        return os.path.join(os.readlink(f"/proc/self/fd/{folder}"), os.fsdecode(path))
+    return path
