@@ -1,4 +1,4 @@
-"""A process is killed at any moment within a save: nothing that was saved is lost, and nothing else stays."""
+"""A process is killed at any moment within a save: nothing that was saved is lost."""
 
 import random
 import subprocess
@@ -11,6 +11,7 @@ import pytest
 
 from samestep.common.files.writing import open_directory
 from samestep.common.runtime.checkpoints.committed import FOLDER, newest
+from samestep.common.runtime.checkpoints.writing import begin_checkpoint
 
 _MOST_SECONDS = 60.0
 _SAVES = """
@@ -62,5 +63,10 @@ def test_what_was_saved_is_there_whenever_a_process_is_killed(tmp_path: Path) ->
         assert found.commit.step in (told, told + 1)
         assert np.array_equal(found.state().params["w"], np.full(2**18, float(found.commit.step)))
         start = found.commit.step + 2  # another step than the one whose saving was cut off
-    subprocess.run(saving(tmp_path, start, 1), timeout=_MOST_SECONDS, check=True)
-    assert [path.name for path in (tmp_path / FOLDER).iterdir() if path.suffix] == []
+
+
+def test_the_next_save_removes_what_a_killed_run_left_of_one(tmp_path: Path) -> None:
+    open_directory(tmp_path)
+    begin_checkpoint(tmp_path, 3)
+    subprocess.run(saving(tmp_path, 9, 1), timeout=_MOST_SECONDS, check=True)
+    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["step-000009"]
