@@ -100,6 +100,13 @@ BETWEEN = [
     ("written", "clipped", "weights_written", "which is the same in both, and before the next step"),
     ("written", "averaged", "weights_written", "step 2, update, layer 3: the script of B alone wrote weights after"),
     ("written", "restored", "weights_written", "6 tensors changed"),
+    ("written", "short averaged", "same", ""),
+    (
+        "written short",
+        "averaged",
+        "weights_written",
+        "step 2, update, layer 3: the script of B alone wrote weights after",
+    ),
     ("written", "loosely", "same", ""),
     ("written", "swapped", "same", ""),
     ("written clipped", "tighter", "weights_written_otherwise", "but not the same ones"),

@@ -42,6 +42,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded_once(tmp_path_factory, "records-between", cases)
 
 
+def test_what_a_run_writes_when_it_ends_is_no_difference_from_one_that_goes_on(folder: Path) -> None:
+    long, short = (read_run(folder / name) for name in ("written", "written short averaged"))
+    for a, b, said in ((long, short, "the script of B wrote"), (short, long, "the script of A wrote")):
+        verdict = judge(a, b)
+        assert verdict.kind == "same" and f"{said} weights after its last step" in " ".join(verdict.notes)
+
+
 def judged(folder: Path, kind: str, word: str) -> RecordedVerdict:
     a, b = read_run(folder / kind), read_run(folder / f"{kind} {word}")
     pairing = pair(a, b)

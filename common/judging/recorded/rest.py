@@ -1,11 +1,48 @@
-"""Weights at rest: those that are zero, which a gradient that cancels but for rounding moves, and those not there yet."""
+"""Weights at rest: zeros, which a gradient that cancels but for rounding moves, those not there yet, and those of a run's end."""
 
 import dataclasses
 
 import numpy as np
 
 from samestep.common.judging.recorded.differences import RoundingScale
-from samestep.common.steps.recorded_run import RunStep, Sums
+from samestep.common.steps.record import FOLLOWER, UPDATED
+from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
+
+_LAST = (
+    "the script of {} wrote weights after its last step, as where a run ends with averaged or with its best ones, and {} goes "
+    "on: compared are those right after the update"
+)
+
+
+def as_trained(
+    runs: tuple[RecordedRun, RecordedRun],
+    steps: tuple[RunStep, RunStep],
+    further: tuple[RunStep | None, RunStep | None],
+    asides: dict[str, None],
+) -> tuple[RunStep, RunStep]:
+    """Returns a step of two runs, without what the script of one wrote to its weights when it had ended and the other had not.
+
+    Args:
+        runs: A and B.
+        steps: A's step and B's.
+        further: Those after them; None where a run has ended.
+        asides: Is told of it.
+    """
+    side = int(further[0] is not None)
+    sums, others = (steps[each].sums or {} for each in (side, 1 - side))
+    if further.count(None) != 1 or UPDATED not in sums or UPDATED in others:
+        return steps
+    asides[_LAST.format(*("BA" if side else "AB"))] = None
+    is_follower = np.array([[each.role == FOLLOWER] for each in runs[side].tensors])
+    weight, updated = sums["weight"], sums[UPDATED]
+    made = Sums(
+        np.where(is_follower, weight.projections, updated.projections),
+        np.where(is_follower[:, 0], weight.square, updated.square),
+        np.where(is_follower[:, 0], weight.bits, updated.bits),
+    )
+    kept = {phase: each for phase, each in sums.items() if phase != UPDATED} | {"weight": made}
+    ended = dataclasses.replace(steps[side], sums=kept)
+    return (steps[0], ended) if side else (ended, steps[1])
 
 
 class Rest:

@@ -10,7 +10,7 @@ from samestep.common.judging.recorded.differences import RoundingScale, apart_of
 from samestep.common.judging.recorded.hashes import comparable
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.past import Past
-from samestep.common.judging.recorded.rest import Begun, Rest
+from samestep.common.judging.recorded.rest import Begun, Rest, as_trained
 from samestep.common.judging.recorded.yardstick import Yardstick
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
@@ -94,8 +94,10 @@ class Walk:
         one, other = next(ours, None), next(theirs, None)
         while one is not None and other is not None:
             if one.number == other.number:
-                yield comparable((self.a.header, self.b.header), one, other, self.asides)
-                one, other = next(ours, None), next(theirs, None)
+                further = next(ours, None), next(theirs, None)
+                both = comparable((self.a.header, self.b.header), one, other, self.asides)
+                yield as_trained((self.a, self.b), both, further, self.asides)
+                one, other = further
             else:
                 one, other = (next(ours, None), other) if one.number < other.number else (one, next(theirs, None))
         self.longer = "B" if other is not None else "A" if one is not None else ""

@@ -98,6 +98,8 @@ def written():
             kept = copy.deepcopy(model.state_dict())
             model.load_state_dict(average.state_dict())
             model.load_state_dict(kept)
+        if "short" in words and is_time:
+            break
 
 
 class Perturbed(torch.optim.Optimizer):
