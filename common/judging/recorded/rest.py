@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from samestep.common.judging.recorded.differences import RoundingScale
+from samestep.common.judging.recorded.hashes import comparable
 from samestep.common.steps.record import FOLLOWER, UPDATED
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
@@ -20,7 +21,7 @@ def as_trained(
     further: tuple[RunStep | None, RunStep | None],
     asides: dict[str, None],
 ) -> tuple[RunStep, RunStep]:
-    """Returns a step of two runs, without what the script of one wrote to its weights when it had ended and the other had not.
+    """Returns what is comparable of a step: nothing that the script of one writes to its weights at its end, where the other goes on.
 
     Args:
         runs: A and B.
@@ -28,6 +29,7 @@ def as_trained(
         further: Those after them; None where a run has ended.
         asides: Is told of it.
     """
+    steps = comparable((runs[0].header, runs[1].header), *steps, asides)
     side = int(further[0] is not None)
     sums, others = (steps[each].sums or {} for each in (side, 1 - side))
     if further.count(None) != 1 or UPDATED not in sums or UPDATED in others:

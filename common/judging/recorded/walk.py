@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from samestep.common.judging.recorded.differences import RoundingScale, apart_of, finite, multiples
-from samestep.common.judging.recorded.hashes import comparable
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.rest import Begun, Rest, as_trained
@@ -95,8 +94,7 @@ class Walk:
         while one is not None and other is not None:
             if one.number == other.number:
                 further = next(ours, None), next(theirs, None)
-                both = comparable((self.a.header, self.b.header), one, other, self.asides)
-                yield as_trained((self.a, self.b), both, further, self.asides)
+                yield as_trained((self.a, self.b), (one, other), further, self.asides)
                 one, other = further
             else:
                 one, other = (next(ours, None), other) if one.number < other.number else (one, next(theirs, None))
