@@ -21,7 +21,7 @@ def as_trained(
     further: tuple[RunStep | None, RunStep | None],
     asides: dict[str, None],
 ) -> tuple[RunStep, RunStep]:
-    """Returns what is comparable of a step: nothing that the script of one writes to its weights at its end, where the other goes on.
+    """Returns what is comparable of a step, not what the script of one writes to its weights at its end, where the other goes on.
 
     Args:
         runs: A and B.
