@@ -1,6 +1,5 @@
 """The frames of a file that is only ever appended to: lengths, a checksum, a JSON object and an array."""
 
-import functools
 import json
 import os
 import struct
@@ -17,6 +16,8 @@ STEP, ADDED = b"step", b"more"
 """The kinds: the header or a step, and tensors that were added to the header later."""
 MOST_FRAME_BYTES = 2**30
 """Of the array of one frame: ten million tensors."""
+Start = tuple[bytes, bytes, int]
+"""The lengths with their checksum, the JSON object, and its checksum."""
 
 
 def frame_of(values: Mapping[str, object], array: bytes, kind: bytes = STEP) -> bytes:
@@ -27,29 +28,31 @@ def frame_of(values: Mapping[str, object], array: bytes, kind: bytes = STEP) -> 
         array: The bytes of the array.
         kind: STEP or ADDED.
     """
-    lengths, text, checksum = _start_of(json.dumps(values, default=vars), len(array), kind)
-    return b"".join((lengths, _CHECKSUM.pack(zlib.crc32(array, checksum)), text, array))
+    return started_frame(start_of(json.dumps(values, default=vars), len(array), kind), array)
 
 
-def frame_of_text(values: str, array: bytes) -> bytes:
-    """Returns a frame of a step. What one after the other has alike is spelled once.
+def start_of(values: str, size: int, kind: bytes = STEP) -> Start:
+    """Returns the start of a frame.
 
     Args:
         values: The JSON object, spelled.
-        array: The bytes of the array.
+        size: The bytes of the array.
+        kind: STEP or ADDED.
     """
-    lengths, text, checksum = _known_start_of(values, len(array))
-    return b"".join((lengths, _CHECKSUM.pack(zlib.crc32(array, checksum)), text, array))
-
-
-def _start_of(values: str, size: int, kind: bytes = STEP) -> tuple[bytes, bytes, int]:
-    """Returns the lengths with their checksum, the JSON object, and its checksum."""
     text = values.encode()
     lengths = LENGTHS.pack(kind, len(text), size)
     return lengths + _CHECKSUM.pack(zlib.crc32(lengths)), text, zlib.crc32(text)
 
 
-_known_start_of = functools.lru_cache(16)(_start_of)
+def started_frame(start: Start, array: bytes) -> bytes:
+    """Returns a frame.
+
+    Args:
+        start: What `start_of` returned.
+        array: The bytes of the array.
+    """
+    lengths, text, checksum = start
+    return b"".join((lengths, _CHECKSUM.pack(zlib.crc32(array, checksum)), text, array))
 
 
 def read_frames(file: IO[bytes], name: str, wanted: bytes = STEP) -> Iterator[tuple[Mapping[str, object], bytes]]:

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from samestep.common.steps.frames import ADDED, frame_of, frame_of_text
+from samestep.common.steps.frames import ADDED, Start, frame_of, start_of, started_frame
 from samestep.common.steps.projections import PROJECTIONS, Piece
 
 SCHEMA = 5
@@ -179,11 +179,12 @@ def step_frame(step: RecordedStep, sums: tuple[bytes | None, bytes | None] | Non
     arguments = (
         tuple([(name, len(each) // ARGUMENT) for name, each in step.arguments.items()]) if step.arguments else ()
     )
-    text = _spelled(sizes, sums is None, scalars, step.is_skipped, counts, phases, arguments)
-    array = struct.pack(f"<q{sizes[0]}d", step.number, *step.losses) + (rows or b"") + (targets or b"")
+    parts = [struct.pack(f"<q{sizes[0]}d", step.number, *step.losses), rows or b"", targets or b""]
     if arguments:
-        array += b"".join(step.arguments.values()).ljust(size_of(dict(arguments)), b"\0")
-    return frame_of_text(text, b"".join([array, *[each.tobytes() for each in stats.values()]]) if stats else array)
+        parts.append(b"".join(step.arguments.values()).ljust(size_of(dict(arguments)), b"\0"))
+    array = b"".join([*parts, *[each.tobytes() for each in stats.values()]] if stats else parts)
+    start = _started(len(array), sizes, sums is None, scalars, step.is_skipped, counts, phases, arguments)
+    return started_frame(start, array)
 
 
 def _packed(hashes: Sequence[int] | None) -> bytes | None:
@@ -191,7 +192,8 @@ def _packed(hashes: Sequence[int] | None) -> bytes | None:
 
 
 @functools.lru_cache(16)
-def _spelled(
+def _started(
+    size: int,
     sizes: tuple[int, int | None, int | None],
     is_mixed: bool,
     scalars: tuple[tuple[str, float], ...],
@@ -199,11 +201,11 @@ def _spelled(
     counts: tuple[tuple[str, int], ...],
     phases: tuple[Phase, ...],
     arguments: tuple[tuple[str, int], ...],
-) -> str:
-    """Spells what one step after the other has alike: that takes as long as all else that is done for a step's frame."""
+) -> Start:
+    """Returns the start of a frame, which one step after the other has alike: to spell it takes as long as all of the rest."""
     (losses, rows, targets), more = sizes, {"is_skipped": is_skipped, "counts": dict(counts), "phases": phases}
     given = {"losses": losses, "rows": rows, "targets": targets, "is_mixed": is_mixed, "scalars": dict(scalars)}
-    return json.dumps(given | more | ({"arguments": dict(arguments)} if arguments else {}))
+    return start_of(json.dumps(given | more | ({"arguments": dict(arguments)} if arguments else {})), size)
 
 
 def size_of(arguments: Mapping[str, int]) -> int:

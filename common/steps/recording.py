@@ -98,7 +98,7 @@ class Recorder:
             framework: As in the header.
         """
         self.options, self.framework = options, framework
-        self.number, self._file = 0, None  # type: int, IO[bytes] | None
+        self.number, self._file, self.is_looking = 0, None, True  # type: int, IO[bytes] | None, bool
         self.is_ended = self.has_started = False  # the latter: what options ask of the initial weights is done
         os.register_at_fork(after_in_child=self._leave_to_parent)
 
@@ -160,7 +160,7 @@ class Recorder:
             sums: As for `step_frame`.
         """
         self._append(step_frame(step, sums))
-        self.number = step.number + 1
+        self.number, self.is_looking = step.number + 1, self.looks_at(step.number + 1)
         if self.options.stop_after is not None and self.number >= self.options.stop_after:
             self.leave()
 

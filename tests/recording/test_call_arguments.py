@@ -145,7 +145,7 @@ def test_a_target_of_class_zero_is_none_that_is_ignored() -> None:
         loss = torch.nn.functional.cross_entropy(outputs, torch.tensor(rows).flatten(), **options)
         targets = Targets()
         targets.see([(loss, None)], [torch.zeros(len(rows), dtype=torch.int64)], True)
-        return targets.sums()
+        return targets.end_step()[0]
 
     padded = hashed([[1, 0, -100], [2, 3, 1]])
     assert padded != hashed([[1, 0, 0], [2, 3, 1]]) and padded != hashed([[1, -100, -100], [2, 3, 1]])
@@ -203,15 +203,15 @@ def test_each_argument_is_hashed_as_the_statement_says() -> None:
     examples, expected = Examples(), argument_sums([each.numpy() for each in (ids, scores, mask)])
     examples.add([ids, (scores,)], {"mask": mask, "ignored": 3})
     examples.add([ids, (scores,)], {"mask": mask})
-    found = examples.arguments.values()
+    found = examples.arguments.end_step()
     assert [*found] == ["0", "1.0", "mask"]
     for each, own in zip(found.values(), expected, strict=True):
         assert np.frombuffer(each, "<u4").tolist() == [*own.tolist()] * 2
-    examples.clear()
+    examples.forget()
     examples.add([ids], {})  # whose hashes are those of the examples
-    assert examples.arguments.values() == {}
+    assert examples.arguments.end_step() == {}
     result = torch.nn.Linear(2, 3)(torch.ones(2, 2)).detach()
     examples.add_result(result, ())
     examples.add([torch.cat([result, torch.ones(2, 3)])], {"labels": torch.arange(4)})
     (_, labels) = argument_sums([np.ones((2, 3), np.float32), np.arange(2, 4)[:, None]])
-    assert np.frombuffer(examples.arguments.values()["labels"], "<u4").tolist() == labels.tolist()
+    assert np.frombuffer(examples.arguments.end_step()["labels"], "<u4").tolist() == labels.tolist()

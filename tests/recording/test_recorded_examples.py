@@ -10,7 +10,7 @@ from samestep.common.steps.rows import INPUT_STRIDE, coefficients, hash_rows, mi
 
 def hashes_of(examples: Any) -> list[int]:
     """Returns the hashes that are read from a record of these examples."""
-    return mix(np.frombuffer(examples.sums(), np.uint64)).tolist()
+    return mix(np.frombuffer(examples.end_step()[0], np.uint64)).tolist()
 
 
 @pytest.mark.torch
@@ -25,27 +25,27 @@ def test_rows_are_hashed_as_the_statement_says() -> None:
     expected = hash_rows([inputs.numpy(), np.ones((4, 1), bool), ids.numpy()])
     assert hashes_of(examples) == expected.tolist()
     images = torch.randn(4, 8, 8, 3)
-    examples.clear()
+    examples.forget()
     examples.add([images], {})
     assert hashes_of(examples) == hash_rows([images.numpy()]).tolist()
     many, more = torch.randn(64, 3), torch.arange(2)
-    examples.clear()
+    examples.forget()
     examples.add([many], {})
     examples.add([more], {})
     both = [*hash_rows([many.numpy()]).tolist(), *hash_rows([more.numpy()]).tolist()]
     assert hashes_of(examples) == both
     result = torch.nn.Linear(2, 2)(torch.ones(4, 2))
-    examples.clear()
+    examples.forget()
     examples.add_result(result, ())
     examples.add([result.detach()], {})
-    assert examples.sums() is None
+    assert not examples.taken()
     data = torch.randn(3, 2)
-    examples.clear()
+    examples.forget()
     examples.add_result(result, ())
     examples.add([torch.cat([result.detach(), data])], {"labels": torch.arange(7)})
     assert hashes_of(examples) == hash_rows([data.numpy(), np.arange(4, 7)[:, None]]).tolist()
     loss, prices = torch.tensor(0.5), torch.rand(3)
-    examples.clear()
+    examples.forget()
     examples.add_result(loss, ())
     examples.add([prices], {})
     assert hashes_of(examples) == hash_rows([prices.numpy()[:, None]]).tolist()
@@ -64,11 +64,11 @@ def test_a_result_is_known_by_its_memory() -> None:
     fake = result.detach()
     del result
     examples.add([fake], {})
-    assert examples.sums() is None
+    assert not examples.taken()
     examples.add([torch.cat([fake, data.flatten(1)])], {})
     assert hashes_of(examples) == hash_rows([data.numpy()]).tolist()
     del fake
-    examples.clear()
+    examples.forget()
     examples.add_result(flat := torch.nn.Flatten()(data), [data])
     examples.add([flat], {})
     assert hashes_of(examples) == hash_rows([data.numpy()]).tolist()
@@ -86,16 +86,16 @@ def test_packed_sequences_are_their_rows_in_whatever_order_they_are_packed() -> 
     rows = np.concatenate([each[:length].numpy() for each, length in zip(padded, lengths, strict=True)])
     examples = Examples()
     for inputs, their, is_sorted in ((padded, lengths, False), (padded[order], lengths[order], True)):
-        examples.clear()
+        examples.forget()
         examples.add([pack_padded_sequence(inputs, their, batch_first=True, enforce_sorted=is_sorted)], {})
         assert sorted(hashes_of(examples)) == sorted(hash_rows([rows]).tolist())
     packed = pack_padded_sequence(padded, lengths, batch_first=True, enforce_sorted=False)
-    examples.clear()
+    examples.forget()
     examples.add([packed], {"other": torch.arange(len(rows))})
-    assert list(examples.arguments.values()) == ["0", "other"]
-    examples.clear()
+    assert list(examples.arguments.end_step()) == ["0", "other"]
+    examples.forget()
     examples.add([packed._replace(data=packed.data.requires_grad_())], {})
-    assert examples.sums() is None
+    assert examples.end_step()[0] is None
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
@@ -113,12 +113,12 @@ def test_sparse_examples_count_as_dense_ones() -> None:
         examples.add(pair, {})
         assert hashes_of(examples) == expected
     result = dense.to_sparse()
-    examples.clear()
+    examples.forget()
     examples.add_result(result, ())
     examples.add([result], {})
-    assert examples.sums() is None
+    assert not examples.taken()
     images = torch.relu(torch.randn(2, 8, 7, 3))
-    examples.clear()
+    examples.forget()
     examples.add([images.to_sparse()], {})
     assert hashes_of(examples) == hash_rows([images.numpy()]).tolist()
 

@@ -46,13 +46,13 @@ class Hooks:
         """Returns a hook that ends no script, and that torch.compile leaves alone where it compiles a whole step."""
         recorder, thread, guarded = self._recorder, self._thread, self._recorder.guarded(function)
         apart = _disable_dynamo(lambda *own, **named: guarded(*own, **named) if thread.is_here() else None)
-        is_compiling, get_ident = torch.compiler.is_compiling, threading.get_ident
+        is_within_graph, get_ident = torch.compiler.is_dynamo_compiling, threading.get_ident
         without_subclasses = torch._C.DisableTorchFunctionSubclass
         num_functions, num_dispatches = torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack
 
         @functools.wraps(function)
         def hook(*args: P.args, **kwargs: P.kwargs) -> T | None:
-            if is_compiling():
+            if is_within_graph():
                 return apart(*args, **kwargs)  # takes longer than most hooks
             if recorder.is_ended or (get_ident() != thread.ident and not thread.is_here()):
                 return None
@@ -102,6 +102,7 @@ class Hooks:
         evaluate, after = self._guard(evaluated.see), self._guard(session.after_call)
         is_within_graph, is_compiling = torch.compiler.is_dynamo_compiling, torch.compiler.is_compiling
         trace, are_transforms_active = torch._C._get_tracing_state, torch._C._are_functorch_transforms_active
+        get_ident, is_grad_enabled = threading.get_ident, torch.is_grad_enabled
 
         @self._guard
         def before(module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
@@ -112,13 +113,14 @@ class Hooks:
         def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
             if is_within_graph() or self._is_inside:  # most calls, for which `is_compiling` takes twice as long
                 return original(module, *arguments, **keywords)
-            if is_compiling() or trace() is not None or not thread.is_here():
+            is_last = get_ident() == thread.ident
+            if is_compiling() or trace() is not None or not (is_last or thread.is_here()):
                 return original(module, *arguments, **keywords)
-            if not torch.is_grad_enabled():
+            if not is_grad_enabled():
                 pass
             elif not module.training and not _has_training(module):
                 evaluate(module, arguments, keywords)
-            elif thread.take():
+            elif is_last or thread.take():
                 (clear_stack()(before) if are_transforms_active() else before)(module, arguments, keywords)
             self._is_inside = True
             try:

@@ -32,7 +32,7 @@ class OwnGradients:
             recorder: Guards the script from errors.
         """
         self._recorder = recorder
-        self._passes: dict[int, list[Pending]] = {}
+        self.passes: dict[int, list[Pending]] = {}
         self.scale: torch.Tensor | None = None  # of the loss of this pass
 
     def follow(self, module: nn.Module) -> None:
@@ -59,11 +59,7 @@ class OwnGradients:
             with torch.no_grad():
                 pending = statistics([gradient])
             pending.scale = self.scale
-            self._passes.setdefault(key, []).append(pending)
-
-    def forget(self) -> None:
-        """Begins a step."""
-        self._passes = {}
+            self.passes.setdefault(key, []).append(pending)
 
     def taken(self, parameters: Sequence[torch.Tensor], is_float64: bool) -> np.ndarray | None:
         """Returns the gradients of the step, as a record keeps them; None if there are none.
@@ -72,12 +68,12 @@ class OwnGradients:
             parameters: All tensors of the record.
             is_float64: Whether it keeps float64.
         """
-        if not self._passes:
+        if not self.passes:
             return None
         stats = np.zeros(len(parameters), stats_dtype(is_float64))
         stats["projections"], stats["square"] = np.nan, np.nan
         for row, parameter in zip(stats, parameters, strict=True):
-            passes = [each.resolve()[0] for each in self._passes.get(id(parameter), ())]
+            passes = [each.resolve()[0] for each in self.passes.get(id(parameter), ())]
             if passes:
                 row["projections"] = sum(each["projections"] for each in passes)
                 row["square"] = passes[0]["square"] if len(passes) == 1 else np.mean(row["projections"] ** 2)

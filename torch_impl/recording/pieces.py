@@ -1,6 +1,7 @@
 """Which part of a tensor this process holds: all of it, or a shard of a DTensor."""
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeGuard
 
 import torch
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+is_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+"""Whether a transformation of torch.func has wrapped a tensor, which has no memory then."""
 
 
 def is_dtensor(tensor: torch.Tensor) -> "TypeGuard[DTensor]":
@@ -30,15 +33,10 @@ def piece_of(tensor: torch.Tensor) -> Piece:
     return Piece(tuple(tensor.shape), start, tuple(size))
 
 
-def is_wrapped(tensor: torch.Tensor) -> bool:
-    """Whether a transformation of torch.func has wrapped a tensor, which has no memory then."""
-    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-
-
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     """Returns what is in the wrappers of torch.func; what `vmap` runs over comes first."""
     functorch = torch._C._functorch
-    while functorch.is_functorch_wrapped_tensor(tensor):
+    while is_wrapped(tensor):
         dim = functorch.maybe_get_bdim(tensor)
         tensor = functorch.get_unwrapped(tensor)
         tensor = tensor if dim < 1 else tensor.movedim(dim, 0)

@@ -39,23 +39,18 @@ class Session:
     def __init__(self, recorder: Recorder) -> None:
         """Waits for the first pass. The recorder gets the steps."""
         self._recorder, self.examples, self._own = recorder, Examples(), OwnGradients(recorder)
-        self.called, self.leaves, self.targets = CalledModules(), Leaves(), Targets()
+        self.called, self.leaves, self.targets, self.losses = CalledModules(), Leaves(), Targets(), StepLosses()
         self._initial, self.watch = None, None  # type: FirstWeights | Watch | None, Watch | None
         self._closures, self._inside = ClosureCalls(), Nesting()
         self._is_update, self.has_optimizer, self._scale = False, False, None  # type: bool, bool, torch.Tensor | None
         self.scalars, self.products, self._of = StepScalars(), Products(), ParameterIds()
         self.counts = Counts(lambda: bool(self.stepped or (self._gradients and not self.has_optimizer)))
-        self.forget()
+        self._begin_step()
 
-    def forget(self) -> None:
-        """Begins a step."""
-        self.losses, self._gradients, self._infinite = StepLosses(), list[Pending](), list[torch.Tensor | bool]()
+    def _begin_step(self) -> None:
+        self._gradients, self._infinite = list[Pending](), list[torch.Tensor | bool]()
         self.stepped, self.updated, self._is_replayed = list[weakref.ref[Optimizer]](), frozenset[int](), False
-        self.counts.begin_step()
-        self.scalars.forget()
-        self.examples.clear()
-        self.targets.clear()
-        self._own.forget()
+        self._own.passes = {}
 
     def before_call(self, module: nn.Module, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
         """An outermost module is called in training mode.
@@ -96,7 +91,7 @@ class Session:
         self.begin_pass(roots)
         self._own.scale, self._scale = self._scale, None
         if not self._is_replayed:
-            if self.losses.is_begun and (seen := self.watch or self._initial):
+            if self.losses.of_backward and (seen := self.watch or self._initial):
                 seen.written.see_pass()
             self.losses.add(roots, self._own.scale)
             self.see_targets(roots)
@@ -227,11 +222,13 @@ class Session:
     def finish(self) -> None:
         """Writes the step."""
         stats = self.watch.stats(self._gradients, self._own, self.updated) if self.watch and self._gradients else None
-        counts = self.counts.values() | self.targets.kinds() | (self.watch.written.counts() if self.watch else {})
-        scalars, is_skipped = self.scalars.values() | self.losses.zeroed(), any(map(bool, self._infinite))
-        given = self.losses.values(), None, scalars, is_skipped, counts, stats, None, self.examples.arguments.values()
-        self._recorder.write(RecordedStep(self._recorder.number, *given), (self.examples.sums(), self.targets.sums()))
-        self.forget()
+        (losses, zeroed), (targets, kinds) = self.losses.end_step(), self.targets.end_step()
+        rows, arguments = self.examples.end_step()
+        counts = self.counts.end_step() | kinds | (self.watch.written.end_step() if self.watch else {})
+        scalars, is_skipped = self.scalars.end_step() | zeroed, any(map(bool, self._infinite))
+        step = RecordedStep(self._recorder.number, losses, None, scalars, is_skipped, counts, stats, None, arguments)
+        self._recorder.write(step, (rows, targets))
+        self._begin_step()
         if self.called.has_deleted and self.watch is not None:
             self.watch.forget_deleted(self.called)
 
@@ -239,12 +236,15 @@ class Session:
         """The script ends, or the thread that is followed: writes the step that nothing came after."""
         if self.stepped or self._is_moved():
             self.finish()
-        self.forget()
+        for each in (self.losses, self.targets, self.examples, self.scalars):
+            each.forget()
+        self.counts.end_step()
+        self._begin_step()
 
     def _take_of(self, optimizer: Optimizer) -> None:
         """Takes the gradients that an optimizer is given; a fused one divides them by the scale itself."""
         assert self.watch is not None
         scale, infinite = map(vars(optimizer).get, ("grad_scale", "found_inf"))
-        self._infinite += [] if infinite is None else [infinite.clone()]
-        if self._recorder.looks_at(self._recorder.number):
+        self._infinite += () if infinite is None else (infinite.clone(),)
+        if self._recorder.is_looking:
             self._gradients.append(self.watch.gradients(self._of(optimizer), scale))

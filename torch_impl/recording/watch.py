@@ -173,7 +173,7 @@ class Watch:
         Args:
             updated: The ids of the parameters that they updated.
         """
-        if self._recorder.looks_at(self._recorder.number):
+        if self._recorder.is_looking:
             self._strays.see(self._held, updated, self._statistics)
 
     def stats(self, gradients: Sequence[Pending], own: OwnGradients, updated: Set[int]) -> dict[Phase, np.ndarray]:

@@ -18,10 +18,9 @@ class Arguments:
         self._sums, self._counts = dict[str, list[Sums]](), dict[str, int]()
         self._memory, self._num_taken = Memory(), 0
 
-    def clear(self) -> None:
+    def forget(self) -> None:
         """Begins a step."""
-        if self._num_taken:
-            self._sums, self._counts, self._num_taken = {}, {}, 0
+        self._sums, self._counts, self._num_taken = {}, {}, 0
 
     def memory(self, rows: int) -> torch.Tensor:
         """Returns memory of the host for the sums of one argument.
@@ -44,15 +43,17 @@ class Arguments:
             self._sums.setdefault(name, []).append(each)
             self._counts[name] = self._counts.get(name, 0) + rows
 
-    def values(self) -> dict[str, bytes]:
-        """Returns what is kept of each, as `RecordedStep.arguments` has it."""
+    def end_step(self) -> dict[str, bytes]:
+        """Returns what is kept of each, as `RecordedStep.arguments` has it, and begins the next step."""
         if not self._sums:
             return {}
-        calls = [each for own in self._sums.values() for each in own]
+        sums, counts = self._sums, self._counts
+        self.forget()
+        calls = [each for own in sums.values() for each in own]
         if all(isinstance(each, torch.Tensor) and not each.is_cpu for each in calls):
             calls = [torch.cat(calls)]  # which is read at once
         words, end, found = upper_half(np.frombuffer(self._memory.bytes_of(calls), np.uint64)).tobytes(), 0, {}
-        for name, count in self._counts.items():
+        for name, count in counts.items():
             begin, end = end, end + ARGUMENT * count
             found[name] = words[begin:end]
         return found

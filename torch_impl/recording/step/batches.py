@@ -17,7 +17,7 @@ class Batches:
 
     def __init__(self) -> None:
         """Has seen none."""
-        self._last = collections.deque[tuple[set[int], list[weakref.ref[torch.Tensor]]]](maxlen=_LAST)
+        self.last = collections.deque[tuple[set[int], list[weakref.ref[torch.Tensor]]]](maxlen=_LAST)
 
     def add(self, batch: object) -> int:
         """Remembers what a DataLoader yields; returns how many examples that is, at least.
@@ -27,7 +27,7 @@ class Batches:
         """
         dense = [each for each in tensors_in([batch]) if each.layout is torch.strided]
         tensors = [each for each in dense if each.ndim and not each.is_complex()]
-        self._last.append((_places(tensors), [*map(weakref.ref, tensors)]))
+        self.last.append((_places(tensors), [*map(weakref.ref, tensors)]))
         return min([each.shape[0] for each in tensors], default=0)
 
     def beside(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -36,8 +36,8 @@ class Batches:
         Args:
             inputs: The tensors that a model is called on.
         """
-        own = _places(inputs) if self._last else set[int]()
-        for places, batch in reversed(self._last):
+        own = _places(inputs)
+        for places, batch in reversed(self.last):
             if not own.isdisjoint(places):
                 alive = [tensor for each in batch if (tensor := each()) is not None]
                 return [each for each in alive if len(each) == len(inputs[0]) and memory_of(each) not in own]

@@ -1,5 +1,6 @@
 """What is counted in a step beside its numbers: steps of schedules, calls in evaluation mode."""
 
+import weakref
 from collections.abc import Callable
 
 from samestep.torch_impl.recording.step.loaders import LoaderPasses
@@ -15,19 +16,12 @@ class Counts:
             is_step_over: Says whether a step is over but for its being written.
         """
         self.passes = LoaderPasses(is_step_over)
-        self._schedules: dict[int, int] = {}
-        self._evaluated = 0
-
-    def begin_step(self) -> None:
-        """Begins to count for the next step."""
-        if self._schedules:
-            self.forget_schedules()
-        self._evaluated = 0
-        self.passes.begin_step()
+        self._schedules: dict[int, tuple[weakref.ref[object], int]] = {}
+        self.evaluated = 0  # calls in evaluation mode that were trained on
 
     def forget_schedules(self) -> None:
         """Leaves out what schedules did until now: they take a step when they are made."""
-        self._schedules = dict.fromkeys(self._schedules, 0)
+        self._schedules = {key: (made, 0) for key, (made, _) in self._schedules.items()}
 
     def add_schedule(self, schedule: object) -> None:
         """Counts a step of a learning-rate schedule.
@@ -35,29 +29,17 @@ class Counts:
         Args:
             schedule: The schedule.
         """
-        self._schedules[id(schedule)] = self._schedules.get(id(schedule), 0) + 1
+        made, count = self._schedules.get(id(schedule), (None, 0))
+        if made is None or made() is not schedule:  # one that the script has deleted may have had the id
+            made, count = weakref.ref(schedule), 0
+        self._schedules[id(schedule)] = made, count + 1
 
-    def add_evaluated(self) -> None:
-        """Counts a call in evaluation mode that was trained on."""
-        self._evaluated += 1
-
-    def drop_evaluated(self, is_over: bool) -> bool:
-        """Forgets the calls in evaluation mode that were trained on, if there are any, and the step goes on.
-
-        Args:
-            is_over: Whether the step is over but for its being written.
-
-        Returns:
-            Whether there were any.
-        """
-        if is_over or not self._evaluated:
-            return False
-        self._evaluated = 0
-        return True
-
-    def values(self) -> dict[str, int]:
-        """Returns the counts, as `RecordedStep.counts` has them."""
-        found = self.passes.values() | ({"evaluated_calls": self._evaluated} if self._evaluated else {})
+    def end_step(self) -> dict[str, int]:
+        """Returns the counts, as `RecordedStep.counts` has them, and begins to count for the next step."""
+        found = self.passes.end_step()
+        if self.evaluated:
+            found["evaluated_calls"], self.evaluated = self.evaluated, 0
         if self._schedules:
-            found["schedule_steps"] = max(self._schedules.values())
+            found["schedule_steps"] = max(count for _, count in self._schedules.values())
+            self.forget_schedules()
         return found

@@ -61,9 +61,10 @@ class EvaluatedCalls:
         session = self._session
         if id(module) in session.called:
             self._last = None
-            if session.counts.drop_evaluated(is_over=bool(session.stepped) or not session.has_optimizer):
-                session.examples.clear()
-                session.targets.clear()
+            if session.counts.evaluated and session.has_optimizer and not session.stepped:
+                session.counts.evaluated = 0
+                session.examples.forget()
+                session.targets.forget()
 
     def before_backward(self) -> None:
         """A backward pass begins; it trains the call, unless that was of another model than the one trained before: a teacher."""
@@ -76,4 +77,4 @@ class EvaluatedCalls:
             and (not session.called or id(module) in session.called)
         ):
             session.before_call(module, *call[1:])
-            session.counts.add_evaluated()
+            session.counts.evaluated += 1

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from samestep.common.steps.argument_names import names_of
 from samestep.common.steps.rows import coefficients, is_channels_last
-from samestep.torch_impl.recording.pieces import has_no_numbers, local_of, unwrapped
+from samestep.torch_impl.recording.pieces import has_no_numbers, is_wrapped, local_of, unwrapped
 from samestep.torch_impl.recording.step.arguments import Arguments
 from samestep.torch_impl.recording.step.memory import Memory, Sums, on_host
 from samestep.torch_impl.recording.step.padding import leading_of, padding_of, without_padding
@@ -33,11 +33,11 @@ class Examples:
         self._sums, self._num_taken, self._memory = list[Sums](), 0, Memory()
         self._results, self.arguments = Results(), Arguments()
 
-    def clear(self) -> None:
+    def forget(self) -> None:
         """Begins a step."""
         self._sums, self._num_taken = [], 0
-        self._results.clear()
-        self.arguments.clear()
+        self._results.found = []
+        self.arguments.forget()
 
     @property
     def is_pending(self) -> bool:
@@ -56,32 +56,34 @@ class Examples:
             arguments: The arguments of the module.
             keywords: The keywords of the module.
         """
-        given = self._chosen(arguments, keywords)
+        results = self._results.alive()
+        given = _chosen(arguments, keywords, results)
         if not given:
             return []
         inputs = [*given.values()]
-        leading = inputs[0]
-        if leading.ndim == 1 and not tensors_in(arguments):
-            leading = leading_of(inputs)
-        rows = leading.shape[0]
-        together = {place: each for place, each in given.items() if each.shape[0] == rows}
-        hashed = [*together.values()]
-        shown, positions = padding_of(arguments, keywords) if len(hashed) > 1 else (None, None)
+        rows, shown = inputs[0].shape[0], None
+        if len(inputs) > 1:
+            if inputs[0].ndim == 1 and not tensors_in(arguments):
+                rows = leading_of(inputs).shape[0]
+            given = {place: each for place, each in given.items() if each.shape[0] == rows}
+            inputs = [*given.values()]
+        hashed = inputs
+        if len(inputs) > 1:
+            shown, positions = padding_of(arguments, keywords)
         if shown is not None:
-            hashed = [without_padding(each, shown, each is positions) for each in hashed]
-        out, results = self._memory.of(len(self._sums), rows), self._results.alive()
+            hashed = [without_padding(each, shown, each is positions) for each in inputs]
+        out = self._memory.of(len(self._sums), rows)
         if len(hashed) == 1:
             alone = [sums := sums_of(0, hashed[0], out)]
         else:
             alone = [sums_of(place, each, self.arguments.memory(rows)) for place, each in enumerate(hashed)]
             sums = functools.reduce(functools.partial(_together, out=out), alone)
-        inputs = [*together.values()]
         if results and (is_data := _are_data(inputs[0], results)) is not None:
             sums, *alone = (on_host(each)[is_data] for each in (sums, *alone))
         self._sums.append(sums)
         if len(alone) > 1:
             names = names_of((torch.Tensor, PackedSequence), arguments, keywords)
-            self.arguments.add([names[place] for place in together], alone)
+            self.arguments.add([names[place] for place in given], alone)
         return inputs
 
     def given(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> list[torch.Tensor]:
@@ -91,20 +93,7 @@ class Examples:
             arguments: The arguments.
             keywords: The keywords.
         """
-        return [*self._chosen(arguments, keywords).values()]
-
-    def _chosen(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> dict[int, torch.Tensor]:
-        """Returns the same, by their places among all tensors of the call."""
-        inputs = dict[int, torch.Tensor]()
-        if keywords:
-            arguments = [*arguments, *(keywords[name] for name in sorted(keywords))]
-        for place, each in enumerate(tensors_in(arguments)):
-            if not each.requires_grad and (inner := unwrapped(each)).ndim and _has_rows(each):
-                inputs[place] = local_of(inner)
-        if alive := self._results.alive():
-            results = {*map(memory_of, alive)}
-            return {place: each for place, each in inputs.items() if memory_of(each) not in results}
-        return inputs
+        return [*_chosen(arguments, keywords, self._results.alive()).values()]
 
     def add_result(self, result: object, arguments: Sequence[object]) -> None:
         """Remembers what a module returned, in whatever mode.
@@ -113,16 +102,41 @@ class Examples:
             result: What it returned.
             arguments: What it was called on.
         """
-        given = set[int]()
-        for each in tensors_in(arguments):
-            if each.layout is torch.strided and not has_no_numbers(each):
-                given.add(memory_of(each))
-        for each in tensors_in([result]):
-            self._results.add(each, given)
+        results = [result] if isinstance(result, torch.Tensor) else tensors_in([result])
+        given = tensors_in(arguments) if results else []
+        memories = {memory_of(each) for each in given if each.layout is torch.strided and not has_no_numbers(each)}
+        for each in results:
+            self._results.add(each, memories)
 
-    def sums(self) -> bytes | None:
-        """Returns the sum of each example of the step, which is mixed where it is read; None if no call had any."""
-        return self._memory.bytes_of(self._sums) if self._sums else None
+    def end_step(self) -> tuple[bytes | None, dict[str, bytes]]:
+        """Returns what a record keeps of the examples and of their arguments, and begins the next step.
+
+        Of each example that is its sum, which is mixed where it is read; None if no call had any.
+        """
+        sums, self._sums, self._num_taken = self._sums, [], 0
+        self._results.found = []
+        return self._memory.bytes_of(sums) if sums else None, self.arguments.end_step()
+
+
+def _chosen(
+    arguments: Sequence[object], keywords: Mapping[str, object], results: Sequence[torch.Tensor]
+) -> dict[int, torch.Tensor]:
+    """Returns the tensors of a call that are no results, by their places among all of its tensors."""
+    inputs = dict[int, torch.Tensor]()
+    if keywords:
+        arguments = [*arguments, *(keywords[name] for name in sorted(keywords))]
+    for place, each in enumerate(tensors_in(arguments)):
+        if each.requires_grad:
+            continue
+        if type(each) is torch.Tensor and each.layout is torch.strided and not is_wrapped(each):
+            if each.ndim and not each.dtype.is_complex and not each.is_nested:
+                inputs[place] = each
+        elif (inner := unwrapped(each)).ndim and _has_rows(each):
+            inputs[place] = local_of(inner)
+    if results:
+        memories = {*map(memory_of, results)}
+        return {place: each for place, each in inputs.items() if memory_of(each) not in memories}
+    return inputs
 
 
 def _are_data(inputs: torch.Tensor, results: Sequence[torch.Tensor]) -> np.ndarray | None:
@@ -158,7 +172,7 @@ def memory_of(tensor: torch.Tensor) -> int:
 
 def tensors_in(values: Sequence[object]) -> list[torch.Tensor]:
     """Returns the tensors in lists and mappings, those of a mapping by their names; of sequences that are packed, their rows."""
-    found = list[torch.Tensor]()
+    found: list[torch.Tensor] = []
     for value in values:
         if isinstance(value, torch.Tensor):
             found.append(value)
@@ -196,6 +210,8 @@ def sums_of(place: int, tensor: torch.Tensor, out: torch.Tensor | None = None, b
     by = _coefficients(place, size, words.device)
     if not is_on_host:
         return _together((words * by).sum(1), before)
+    if before is None:
+        return torch.mv(words, by, out=out)
     if isinstance(before, torch.Tensor) and before.is_cpu:
         return torch.addmv(before, words, by, out=out)
     return _together(torch.mv(words, by, out=out), before)

@@ -32,11 +32,6 @@ class LoaderPasses:
         self.num_calls, self._num_trained, self._trained_in_step, self._left = 0, 0, 0, 0
         self._begun, self._over, self._loaded = [0, 0], [False, False], [0, 0]  # of this step, and of the next one
 
-    def begin_step(self) -> None:
-        """Begins to count for the next step."""
-        self._begun, self._over, self._trained_in_step = [self._begun[1], 0], [self._over[1], False], 0
-        self._loaded = [self._loaded[1], 0]
-
     def begin(self, batches: Any) -> None:
         """A pass begins.
 
@@ -85,9 +80,18 @@ class LoaderPasses:
             self._left -= 1
             self._over[1] = not self._left
 
-    def values(self) -> dict[str, int]:
-        """Returns the counts of a step, as `RecordedStep.counts` has them."""
-        found = {"data_passes": self._begun[0], "passes_over": int(self._over[0]), "loaded_examples": self._loaded[0]}
+    def end_step(self) -> dict[str, int]:
+        """Returns the counts of a step, as `RecordedStep.counts` has them, and begins to count for the next one."""
+        (begun, self._begun[0]), (loaded, self._loaded[0]), (is_over, self._over[0]) = (
+            self._begun,
+            self._loaded,
+            self._over,
+        )
+        self._begun[1] = self._loaded[1] = self._trained_in_step = 0
+        self._over[1] = False
+        if not (begun or is_over or loaded):
+            return {}
+        found = {"data_passes": begun, "passes_over": int(is_over), "loaded_examples": loaded}
         return {name: count for name, count in found.items() if count}
 
 

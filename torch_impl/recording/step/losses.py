@@ -12,31 +12,34 @@ Roots = Sequence[tuple[torch.Tensor, torch.Tensor | None]]
 
 
 class StepLosses:
-    """Those of one step. A script that calls `torch.autograd.grad` and then `backward` on the same loss has it once."""
+    """Those of one step after the other. Of a loss that `torch.autograd.grad` and then `backward` are called on there is one."""
 
     def __init__(self) -> None:
         """Has none."""
-        self._of_backward: list[torch.Tensor | float] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins a step."""
+        self.of_backward: list[torch.Tensor | float] = []
         self._of_grad: list[torch.Tensor | float] = []
         self._num_zeroed = 0
 
     def add(self, roots: Roots, scale: torch.Tensor | None = None, is_backward: bool = True) -> None:
-        """Adds the scalars that a pass begins with.
+        """Adds what the scalars that a pass begins with are now. A GPU is not waited for.
 
         Args:
             roots: Where it begins; a scalar that is given no gradient is a loss.
             scale: What the loss was multiplied by.
             is_backward: Whether the pass adds to the gradients of parameters.
         """
-        found = self._of_backward if is_backward else self._of_grad
+        found = self.of_backward if is_backward else self._of_grad
         for each, gradient in roots:
-            if gradient is None and each.numel() == 1:
-                found.append(_kept(each) if scale is None else local_of(each) / scale)
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether a backward pass has begun."""
-        return bool(self._of_backward)
+            if gradient is not None or each.numel() != 1:
+                continue
+            if scale is not None:
+                found.append(local_of(each) / scale)
+            else:
+                found.append(each.item() if type(each) is torch.Tensor and each.is_cpu else local_of(each).clone())
 
     def divide(self, count: int) -> None:
         """The gradients of several losses were averaged.
@@ -44,21 +47,18 @@ class StepLosses:
         Args:
             count: How many losses there were.
         """
-        self._of_backward = [each / count for each in self._of_backward]
+        self.of_backward = [each / count for each in self.of_backward]
 
     def zero(self) -> None:
         """The gradients of all passes until now are set to zero."""
-        self._num_zeroed = len(self._of_backward)
+        self._num_zeroed = len(self.of_backward)
 
-    def zeroed(self) -> dict[str, float]:
-        """Returns how many passes the update has nothing of, as a scalar; a closure that is called again sets all to zero."""
-        return {ZEROED_PASSES: float(self._num_zeroed)} if 0 < self._num_zeroed < len(self._of_backward) else {}
+    def end_step(self) -> tuple[tuple[float, ...], dict[str, float]]:
+        """Begins the next step; returns the losses, and how many passes the update has nothing of, as a scalar.
 
-    def values(self) -> tuple[float, ...]:
-        """Returns the losses."""
-        return tuple(map(float, self._of_backward or self._of_grad))
-
-
-def _kept(loss: torch.Tensor) -> torch.Tensor | float:
-    """Returns what a loss is now. A GPU is not waited for."""
-    return loss.item() if type(loss) is torch.Tensor and loss.is_cpu else local_of(loss).clone()
+        A closure that is called again sets all to zero, which is of no account.
+        """
+        found, others, zeroed = self.of_backward, self._of_grad, self._num_zeroed
+        self.of_backward, self._of_grad, self._num_zeroed = [], [], 0
+        scalars = {ZEROED_PASSES: float(zeroed)} if 0 < zeroed < len(found) else {}
+        return tuple(map(float, found or others)), scalars

@@ -35,8 +35,9 @@ class Memory:
 
     def bytes_of(self, calls: Sequence[Sums]) -> bytes:
         """Returns the sums of the calls of a step as a record keeps them."""
-        views = self._views
-        return b"".join([views.get(id(each)) or on_host(each) for each in calls])
+        if len(calls) == 1:  # of the steps of most scripts
+            return bytes(self._views.get(id(calls[0])) or on_host(calls[0]))
+        return b"".join([self._views.get(id(each)) or on_host(each) for each in calls])
 
 
 def on_host(sums: Sums) -> np.ndarray:

@@ -20,11 +20,7 @@ class Results:
 
     def __init__(self) -> None:
         """Has none."""
-        self._found: list[Callable[[], torch.Tensor | None]] = []
-
-    def clear(self) -> None:
-        """Begins a step."""
-        self._found = []
+        self.found: list[Callable[[], torch.Tensor | None]] = []
 
     def add(self, result: torch.Tensor, given: Set[int]) -> None:
         """Remembers a tensor that a module returned.
@@ -33,18 +29,18 @@ class Results:
             result: The tensor.
             given: Where the numbers lie that the module was called on: a view of them is no result.
         """
-        if len(self._found) > _MOST:
-            self._found = [each for each in self._found if each() is not None]
+        if len(self.found) > _MOST:
+            self.found = [each for each in self.found if each() is not None]
         is_plain = type(result) is torch.Tensor and result.layout is torch.strided
         if not is_plain or is_wrapped(result) or has_no_numbers(result):
-            self._found.append(weakref.ref(result))
+            self.found.append(weakref.ref(result))
         elif (storage := result.untyped_storage()).data_ptr() not in given:
             layout = result.storage_offset(), result.shape, result.stride()
-            self._found.append(functools.partial(_remembered, weakref.ref(storage), result.dtype, layout))
+            self.found.append(functools.partial(_remembered, weakref.ref(storage), result.dtype, layout))
 
     def alive(self) -> Sequence[torch.Tensor]:
         """Returns those that the script still has, or has a view of."""
-        return [result for each in self._found if (result := each()) is not None] if self._found else []
+        return [result for each in self.found if (result := each()) is not None] if self.found else []
 
 
 def _remembered(

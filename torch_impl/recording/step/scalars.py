@@ -60,9 +60,10 @@ class StepScalars:
         self._found |= found
         self._num_groups = first + len(groups)
 
-    def values(self) -> dict[str, float]:
-        """Returns the numbers of the step."""
-        return {name: float(each) for name, each in self._found.items()}
+    def end_step(self) -> dict[str, float]:
+        """Returns the numbers of the step, and begins the next one."""
+        found, self._found, self._num_groups = self._found, {}, 0
+        return {name: float(each) for name, each in found.items()}
 
 
 def _numbers_of(optimizer: Optimizer, first: int) -> Scalars:

@@ -7,9 +7,10 @@ came in one batch of a DataLoader with the inputs of the model.
 
 import functools
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
+from torch.autograd.graph import Node
 
 from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.step.batches import Batches
@@ -38,10 +39,11 @@ _INPUTS = {
 """Node -> what it saves of what it was given. Others save results, whose last bits may differ, or random masks."""
 
 
+_Read = Callable[[Node], torch.Tensor | None]
 _WEIGHTS = {
-    "NllLossBackward0": "weight",
-    "NllLoss2DBackward0": "weight",
-    "BinaryCrossEntropyWithLogitsBackward0": "pos_weight",
+    "NllLossBackward0": "_raw_saved_weight",
+    "NllLoss2DBackward0": "_raw_saved_weight",
+    "BinaryCrossEntropyWithLogitsBackward0": "_raw_saved_pos_weight",
 }
 """Node of a loss -> what it saves of the weights that classes have. Weights of examples change with the batch."""
 
@@ -52,9 +54,9 @@ class Targets:
     def __init__(self) -> None:
         """Has seen none."""
         self._num_misses, self.batches, self._memory = 0, Batches(), Memory()
-        self.clear()
+        self.forget()
 
-    def clear(self) -> None:
+    def forget(self) -> None:
         """Begins a step."""
         self._sums: list[Sums] = []
         self._kinds, self._weights = set[str](), set[int]()
@@ -67,7 +69,8 @@ class Targets:
 
     def follow(self, inputs: Sequence[torch.Tensor]) -> None:
         """A model is called on the inputs of a batch."""
-        self._beside = self.batches.beside(inputs) or self._beside
+        if self.batches.last:
+            self._beside = self.batches.beside(inputs) or self._beside
 
     def see(self, losses: Roots, calls: Sequence[Sums], has_modules: bool) -> None:
         """A backward pass begins, or `torch.func` has computed gradients.
@@ -80,8 +83,12 @@ class Targets:
         found: list[torch.Tensor] = []
         if losses and self._num_misses < _MOST_MISSES:
             nodes = _nodes(losses, _MOST_NODES)
-            found = _targets_of(nodes)
-            self._weights.update(_weights_of(nodes))
+            for node in nodes:
+                read, weights = _of_kind(type(node))
+                if read is not None and (target := read(node)) is not None:
+                    found.append(target)
+                if weights and (weighed := _weighed(node, weights)) is not None:
+                    self._weights.add(weighed)
             self._num_misses = 0 if found else self._num_misses + 1
             if len(nodes) >= _MOST_NODES and len(found) > 1:  # there may be more, of which a node less would show one
                 self._kinds.add(f"the first {len(found)}")
@@ -99,56 +106,58 @@ class Targets:
         counted = kinds if len(kinds) == 1 else [f"{kinds.count(kind)} of {kind}" for kind in places]
         for kind, each in zip(kinds, found, strict=True):
             if (size := each.numel()) and size % rows == 0:
-                sums = sums_of(_PLACE + places.index(kind), _rounded(each).reshape(rows, -1), out, sums)
+                rounded = each if kind is _WHOLE else each.to(torch.bfloat16)
+                sums = sums_of(_PLACE + places.index(kind), rounded.reshape(rows, -1), out, sums)
         self._kinds.update(counted if beside is not None else [*counted, "without inputs"])
         if sums is not beside and sums is not None:
             self._sums.append(sums)
 
-    def kinds(self) -> dict[str, int]:
-        """Returns a hash of what kinds of targets there are: a loss with another term has others, wherever it is looked at.
+    def end_step(self) -> tuple[bytes | None, dict[str, int]]:
+        """Returns what a record keeps of the targets and the counts of a step, and begins the next one.
 
-        With it comes one of the weights of classes, if losses are given any.
+        Of each example with its targets that is their sum, which is mixed where it is read; None if no loss had any. Counts are a
+        hash of what kinds of targets there are: a loss with another term has others, wherever it is looked at. With it comes one
+        of the weights of classes, if losses are given any.
         """
-        weights = {"class_weights": sum(self._weights)} if self._weights else {}
-        return _hash_of(frozenset(self._kinds)) | weights if self._sums else {}
-
-    def sums(self) -> bytes | None:
-        """Returns the sum of each example with its targets, which is mixed where it is read; None if no loss had any."""
-        return self._memory.bytes_of(self._sums) if self._sums else None
+        sums, kinds, weights = self._sums, self._kinds, self._weights
+        self.forget()
+        if not sums:
+            return None, {}
+        counts = {"target_kinds": _hash_of(frozenset(kinds))} | ({"class_weights": sum(weights)} if weights else {})
+        return self._memory.bytes_of(sums), counts
 
 
 @functools.lru_cache(16)
-def _hash_of(kinds: frozenset[str]) -> dict[str, int]:
-    return {"target_kinds": zlib.crc32(" ".join(sorted(kinds)).encode())}
+def _hash_of(kinds: frozenset[str]) -> int:
+    return zlib.crc32(" ".join(sorted(kinds)).encode())
 
 
-def _targets_of(nodes: Sequence[torch.autograd.graph.Node]) -> list[torch.Tensor]:
-    found = list[torch.Tensor]()
-    for node in nodes:
-        target = _saved(node, "target")
-        for read in (_labels, _share):
-            target = read(node) if target is None else target
-        if target is not None:
-            ignored = getattr(node, "_saved_ignore_index", None)
-            found.append(target if ignored is None else _counted(target, signed(ignored), _counts_all(node, target)))
-    return found
+@functools.lru_cache(256)
+def _of_kind(kind: type[Node]) -> tuple[_Read | None, str]:
+    """Returns how to read the target that nodes of a kind have saved, and what they call the weights of classes."""
+    name = kind.__name__
+    read = _target if hasattr(kind, "_raw_saved_target") else _labels if hasattr(kind, "_raw_saved_targets") else None
+    return _share if name == "MulBackward0" else read, _WEIGHTS.get(name, "")
 
 
-def _weights_of(nodes: Sequence[torch.autograd.graph.Node]) -> Iterator[int]:
-    """Yields a hash of the weights of classes of each loss that are not all 1; those on a device are not waited for."""
-    for node in nodes:
-        saved = _saved(node, _WEIGHTS[node.name()]) if node.name() in _WEIGHTS else None
-        if saved is not None and saved.is_cpu and bool((saved != 1).any()):
-            yield zlib.crc32(saved.to(torch.float32).contiguous().numpy())
+def _weighed(node: Node, name: str) -> int | None:
+    """Returns a hash of the weights of classes of a loss if they are not all 1; those on a device are not waited for."""
+    saved = _saved(node, name)
+    if saved is None or not saved.is_cpu or not bool((saved != 1).any()):
+        return None
+    return zlib.crc32(saved.to(torch.float32).contiguous().numpy())
 
 
-def _counted(target: torch.Tensor, ignored: int, counts_all: bool) -> torch.Tensor:
-    """Returns classes from 1 on, and 0 for what is ignored, which changes no hash where it pads a row."""
-    classes = target.to(torch.int64) + 1
-    return classes if counts_all else classes.masked_fill_(classes == ignored + 1, 0)
+def _target(node: Node) -> torch.Tensor | None:
+    """Returns what a loss compares with; of classes those from 1 on, and 0 for what is ignored, which changes no hash."""
+    target, ignored = _saved(node, "_raw_saved_target"), getattr(node, "_saved_ignore_index", None)
+    if target is None or ignored is None:
+        return target
+    classes = (target if target.dtype is torch.int64 else target.to(torch.int64)) + 1
+    return classes if _counts_all(node, target) else classes.masked_fill_(classes == signed(ignored) + 1, 0)
 
 
-def _counts_all(node: torch.autograd.graph.Node, target: torch.Tensor) -> bool:
+def _counts_all(node: Node, target: torch.Tensor) -> bool:
     """Returns whether none of the targets is ignored: a mean or a sum without weights of classes has counted the others."""
     counted = getattr(node, "_saved_total_weight", None)
     if counted is None or not counted.is_cpu or getattr(node, "_saved_weight", None) is not None:
@@ -156,30 +165,27 @@ def _counts_all(node: torch.autograd.graph.Node, target: torch.Tensor) -> bool:
     return counted.itemsize >= 4 and target.numel() < _EXACT and counted.item() == target.numel()
 
 
-def _share(node: torch.autograd.graph.Node) -> torch.Tensor | None:
-    """Returns what log-probabilities are multiplied by, as in `kl_div` and `cross_entropy`; None if the node does not do that."""
-    is_cross_entropy = node.name() == "MulBackward0" and any(
-        each is not None and each.name() == "LogSoftmaxBackward0" for each, _ in node.next_functions
-    )
-    found = [_saved(node, name) for name in _INPUTS["MulBackward0"]] if is_cross_entropy else []
+def _share(node: Node) -> torch.Tensor | None:
+    """Returns what log-probabilities are multiplied by, as in `kl_div` and `cross_entropy`; None if others are."""
+    is_cross_entropy = any(each is not None and each.name() == "LogSoftmaxBackward0" for each, _ in node.next_functions)
+    found = [_saved(node, f"_raw_saved_{name}") for name in _INPUTS["MulBackward0"]] if is_cross_entropy else []
     return next((each for each in found if each is not None), None)
 
 
 def _inputs_of(losses: Roots) -> Iterator[torch.Tensor]:
     for node in _nodes(losses):
         for name in _INPUTS.get(node.name(), ()):
-            saved = _saved(node, name)
+            saved = _saved(node, f"_raw_saved_{name}")
             if saved is not None:
                 yield saved
 
 
-def _nodes(losses: Roots, most: int | None = None) -> list[torch.autograd.graph.Node]:
+def _nodes(losses: Roots, most: int | None = None) -> list[Node]:
     """Returns the nodes of a graph from its end on, by their distance. A loss function is not looked behind."""
     waiting = [each.grad_fn for each, _ in losses if each.grad_fn is not None]
     seen = {*waiting}
     for node in waiting:  # which grows
-        is_loss = hasattr(node, "_raw_saved_target") or hasattr(node, "_raw_saved_targets")
-        if most is not None and (len(waiting) >= most or is_loss):
+        if most is not None and (len(waiting) >= most or _of_kind(type(node))[0] not in (None, _share)):
             continue
         new = [each for each, _ in node.next_functions if each is not None and each not in seen]
         seen.update(new)
@@ -187,26 +193,27 @@ def _nodes(losses: Roots, most: int | None = None) -> list[torch.autograd.graph.
     return waiting
 
 
-def _saved(node: torch.autograd.graph.Node, name: str) -> torch.Tensor | None:
-    """Returns what a node has saved and nobody trains. Hooks that pack it, as checkpoints do, are not asked to unpack it."""
-    raw = getattr(node, f"_raw_saved_{name}", None)
+def _saved(node: Node, name: str) -> torch.Tensor | None:
+    """Returns what a node has saved and nobody trains. Hooks that pack it, as checkpoints do, are not asked to unpack it.
+
+    Args:
+        node: The node.
+        name: Of its attribute: to look up a string that is made anew takes several times as long.
+    """
+    raw = getattr(node, name, None)
     if isinstance(raw, (tuple, list)):
         raw = next((each for each in raw if each is not None), None)
     if raw is None or getattr(raw, "unpack_hook", raw) is not None:
         return None
     found = raw.data
     is_given = isinstance(found, torch.Tensor) and found.ndim and not found.requires_grad and not found.is_complex()
-    return local_of(found) if is_given else None
+    return (found if type(found) is torch.Tensor else local_of(found)) if is_given else None
 
 
-def _labels(node: torch.autograd.graph.Node) -> torch.Tensor | None:
+def _labels(node: Node) -> torch.Tensor | None:
     """Returns what a CTC loss aligns its inputs with, zero behind the length of each; lengths of the inputs are no targets."""
-    labels = _saved(node, "targets")
+    labels = _saved(node, "_raw_saved_targets")
     if labels is None or labels.ndim != 2:
         return labels
     lengths = torch.as_tensor(node._saved_target_lengths, device=labels.device)  # type: ignore[attr-defined]
     return labels.masked_fill(torch.arange(labels.shape[1], device=labels.device) >= lengths[:, None], 0)
-
-
-def _rounded(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor

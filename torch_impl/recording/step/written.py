@@ -17,6 +17,7 @@ from samestep.torch_impl.recording.held import Held
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.step.samples import Samples
 
+_VERSION = operator.attrgetter("_version")
 _EXPECTED = 100
 """Steps after one between which and the next a script has written weights, in which it is expected to do so again."""
 
@@ -53,7 +54,7 @@ class WrittenWeights:
         self._begun_sampled = self._samples.taken()
 
     def _versions(self) -> list[int]:
-        return [each._version for each in self._trained]
+        return [*map(_VERSION, self._trained)]
 
     def see_update(self, is_nested: bool) -> None:
         """An optimizer has stepped; what a wrapper does after the step of its optimizer is written by the wrapper.
@@ -64,20 +65,23 @@ class WrittenWeights:
         if not is_nested and self.is_within:
             self.is_within = False
             return
-        self.is_within, self._after, number = is_nested, self._versions(), self._recorder.number
-        is_looked_at, is_expected = self._recorder.looks_at(number), number < self._expected
-        self._updated = self._look() if is_expected and is_looked_at else None
-        self._sampled = self._samples.taken() if is_looked_at and not is_expected else []
+        self.is_within, self._after, self._updated, self._sampled = is_nested, self._versions(), None, []
+        if not self._recorder.is_looking:
+            return
+        if self._recorder.number < self._expected:
+            self._updated = self._look()
+        else:
+            self._sampled = self._samples.taken()
 
     def see_load(self) -> None:
         """A script loads weights into a module."""
-        if self._after and self._updated is None and self._recorder.looks_at(self._recorder.number):
+        if self._after and self._updated is None and self._recorder.is_looking:
             is_written = self._versions() != self._after or self._samples.num_changed(self._sampled)
             self._updated = None if is_written else self._look()
 
     def see_pass(self) -> None:
         """A backward pass begins that is not the first of its step."""
-        if self._recorder.looks_at(self._recorder.number) and self.is_moved():
+        if self._recorder.is_looking and self.is_moved():
             self.moved = self._look()
 
     def is_moved(self) -> bool:
@@ -104,17 +108,16 @@ class WrittenWeights:
     def _expect_more(self) -> None:
         self._expected = self._recorder.number + _EXPECTED
 
-    def counts(self) -> dict[str, int]:
+    def end_step(self) -> dict[str, int]:
         """Returns the counts of a step, and begins the next one."""
-        now, before, is_known = self._versions(), self._after, self._updated is not None
-        num_changed = sum(map(operator.ne, before, now))
-        if self._sampled and not is_known:
+        now, before, recorder = self._versions(), self._after, self._recorder
+        num_changed = 0 if before == now else sum(map(operator.ne, before, now))
+        if self._sampled and self._updated is None:
             num_changed = max(num_changed, self._samples.num_changed(self._sampled))
         if num_changed:
             self._expect_more()
+        before, after = self._before, 0 if self._updated is not None else num_changed
         self._begun, self._after, self._sampled, self._updated, self.moved = now, [], [], None, None
-        found, number = {"written_tensors": self._before}, 0 if is_known else num_changed
-        is_looked_at = self._recorder.looks_at(self._recorder.number)
-        self._begun_sampled = self._samples.taken() if self._recorder.number + 1 < self._expected else []
-        self._before, found["written_after"] = (0, number) if is_looked_at else (number, 0)
-        return {name: count for name, count in found.items() if count}
+        self._begun_sampled = self._samples.taken() if recorder.number + 1 < self._expected else []
+        self._before, after = (0, after) if recorder.is_looking else (after, 0)
+        return ({"written_tensors": before} if before else {}) | ({"written_after": after} if after else {})
