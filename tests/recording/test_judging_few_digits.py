@@ -80,16 +80,43 @@ class Coarsest(Yardstick):
         return RoundingScale(0.2 * sums.norm + 1e-6)
 
 
-@pytest.mark.parametrize("is_measured", [False, True])
-def test_only_where_reruns_were_made_it_is_said_that_a_run_differs_from_itself(
-    tmp_path: Path, is_measured: bool
+@pytest.mark.parametrize(
+    ("spread", "said"),
+    [
+        (None, "so few digits may round by 2.0e-01 of the norm, which nothing measured"),
+        (0.3, "a run differs from itself by 3.0e-01 of the norm"),
+        (1e-6, ""),  # no rerun showed a jump
+    ],
+)
+def test_only_where_reruns_showed_it_it_is_said_that_a_run_differs_from_itself(
+    tmp_path: Path, spread: float | None, said: str
 ) -> None:
     a, b = (recorded(Script(steps=2, optimizer="sgd", mistake=each), tmp_path) for each in ("", "off_by_a_little"))
     pairing = pair(a, b)
-    spreads = {(0, "gradient"): pairing.sizes} if is_measured else {}
+    norm = pairing.of([*a.steps][1].sums["gradient"], 0).norm
+    spreads = {} if spread is None else {(0, "gradient"): spread * norm}
     verdict = judge(a, b, Coarsest(1e-2 * pairing.sizes, pairing, spreads))
-    assert verdict.kind == "unknown" and (": A differs from itself by 2.0e-01" in verdict.notes[0]) == is_measured
-    assert ("may round by 2.0e-01 of the norm, which nothing measured" in verdict.notes[0]) != is_measured
+    assert (verdict.kind, verdict.need) == ("unknown", "float64")
+    assert [said in each for each in verdict.notes] == [True] if said else not verdict.notes
+
+
+def test_the_note_of_a_jump_names_what_reruns_moved_most_and_not_what_has_its_layers_yardstick(
+    tmp_path: Path,
+) -> None:
+    a, b = (recorded(Script(steps=2, optimizer="sgd", mistake=each), tmp_path) for each in ("", "off_by_a_little"))
+    pairing = pair(a, b)
+    gradient = pairing.of([*a.steps][1].sums["gradient"], 0)
+    names = [tensor.name for tensor in pairing.tensors]
+    shares = np.array([0.4 if name == "net.embed.weight" else 0.3 for name in names])
+    spreads = {(step, "weight"): pairing.sizes for step in range(2)} | {
+        (step, "gradient"): np.nan_to_num(shares * gradient.norm) for step in range(2)
+    }
+    yardstick = Yardstick(1e-7 * np.ones(len(names)), pairing, spreads, dict.fromkeys(range(2), 1.0), last=1)
+    share = yardstick.of(0, "gradient", gradient).rounding / np.maximum(gradient.norm, 1e-9)
+    assert share[names.index("net.norm.weight")] > 1, "by the other one of its layer"
+    assert (
+        "step 0, gradient of net.embed.weight: a run differs from itself by 4.0e-01" in judge(a, b, yardstick).notes[0]
+    )
 
 
 @pytest.mark.parametrize(("off", "kind"), [(0.0, "same"), (1e-5, "same"), (6e-5, "unknown"), (3e-3, "unknown")])

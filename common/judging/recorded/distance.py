@@ -33,7 +33,8 @@ class Seen:
         first_apart: How far the weights were apart at first, relative to their norm.
         last_apart: How far they are now.
         resolution: The smallest relative error of a gradient that the first step would have shown; None if that is not known.
-        jump: Of the first step its number, the tensor that rounding moves most, and by what share of its norm.
+        jump: Of the first step its number, the tensor that rounding moves most, and by what share of its norm: as reruns show of
+            that tensor itself, where there are any.
         off: The largest difference of all: of a loss or a gradient relative to its norm, of weights relative to their last move.
         num_unseen: How many steps have no gradients or no weights in one of the records.
         weights: A's, after the last step.
@@ -92,7 +93,7 @@ def look(walk: Walk, one: RunStep, other: RunStep, seen: Seen) -> None:
             seen.worst = max(seen.worst, float(compared.times.max()))
     if gradient is not None and seen.resolution is None:
         seen.resolution = resolution_of(gradient)
-        seen.jump = (one.number, *_largest_spread(walk, gradient))
+        seen.jump = (one.number, *_largest_spread(walk, one.number, gradient))
     if weight is not None:
         seen.looked = seen.num_steps
         apart = finite(weight.apart)
@@ -100,10 +101,11 @@ def look(walk: Walk, one: RunStep, other: RunStep, seen: Seen) -> None:
         seen.first_apart, seen.last_apart = seen.first_apart or norm, norm
 
 
-def _largest_spread(walk: Walk, gradient: ComparedTensors) -> tuple[str, float]:
-    """Returns the tensor that rounding moves most, and by what share of its norm."""
+def _largest_spread(walk: Walk, number: int, gradient: ComparedTensors) -> tuple[str, float]:
+    """Returns the tensor that rounding moves most, and by what share of its norm; a bias may have the yardstick of its layer."""
     norm = np.nan_to_num(gradient.one.norm)
-    share = np.where(norm > 0, gradient.scale.rounding / np.where(norm > 0, norm, 1.0), 0.0)
+    spread = walk.yardstick.spreads.get((number, "gradient"), gradient.scale.rounding)
+    share = np.where(norm > 0, spread / np.where(norm > 0, norm, 1.0), 0.0)
     place = int(np.argmax(share))
     return walk.pairing.tensors[place].name, float(share[place])
 

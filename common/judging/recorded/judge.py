@@ -5,7 +5,7 @@ import math
 
 from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.bounds import unreached
-from samestep.common.judging.recorded.differences import finite
+from samestep.common.judging.recorded.differences import THRESHOLD, finite
 from samestep.common.judging.recorded.distance import BLIND, SHOWN, Seen, look
 from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.notes import UNSEEN, find_notes, further_notes, reshaped
@@ -127,7 +127,8 @@ def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
 
 def _blind(walk: Walk, seen: Seen) -> RecordedVerdict:
     """Returns the verdict on runs that agree as far as A agrees with itself, which is not far."""
-    is_float64, is_jumping = walk.a.header.is_float64, (seen.resolution or 0.0) > RANDOM
+    step, name, share = seen.jump
+    is_float64, is_jumping = walk.a.header.is_float64, min(seen.resolution or 0.0, THRESHOLD * share) > RANDOM
     need: Need = "seed" if is_float64 and is_jumping else "float64"
     if seen.hidden <= BLIND:  # and some steps were not looked at
         words = (
@@ -137,13 +138,12 @@ def _blind(walk: Walk, seen: Seen) -> RecordedVerdict:
         return _verdict(walk, seen, "unknown", need=need, first_notes=(words,))
     if not is_jumping:
         return _verdict(walk, seen, "unknown", need=need)
-    step, name, share = seen.jump
     words = (
-        f"step {step}, gradient of {name}: A differs from itself by {share:.1e} of the norm, once its weights are moved in their "
-        "last bit, and B from A by no more. Either a number lies within rounding of a threshold (a kink), as in x > mean on a "
-        "tie, or A draws other random numbers each time"
+        f"step {step}, gradient of {name}: a run differs from itself by {share:.1e} of the norm, once its weights are moved in "
+        "their last bit, and B from A by no more. Either a number lies within rounding of a threshold (a kink), as in x > mean "
+        "on a tie, or the run draws other random numbers each time"
     )
-    if not walk.yardstick.is_measured:
+    if (step, "gradient") not in walk.yardstick.spreads:
         words = (
             f"step {step}, gradient of {name}: so few digits may round by {share:.1e} of the norm, which nothing measured, and B "
             "differs from A by no more"
