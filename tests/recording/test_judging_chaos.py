@@ -98,3 +98,51 @@ def test_growth_that_multiplies_leaves_proportion_at_that_share() -> None:
     drawn = np.expm1(high * np.random.default_rng(0).normal(size=10**6))
     assert np.sqrt(np.mean(drawn**2)) == pytest.approx(apart(high), rel=0.01)
     assert round(apart(high), 1) == CHAOTIC
+
+
+def ended(run: RecordedRun, **changes: object) -> RecordedRun:
+    """The run, of whose last step something else is known."""
+    return dataclasses.replace(run, steps=[*run.steps[:-1], dataclasses.replace(run.steps[-1], **changes)])
+
+
+def otherwise(run: RecordedRun, how: str) -> dict[str, object]:
+    """What is known of the last step where it is another one for certain."""
+    step = run.steps[-1]
+    rate, gradient = next(name for name in step.scalars if name.endswith("lr")), step.sums["gradient"]
+    twice = Sums(2 * gradient.projections, 4 * gradient.square, gradient.bits + np.uint64(1))
+    return {
+        "rate": {"scalars": step.scalars | {rate: 2 * step.scalars[rate]}},
+        "skipped": {"is_skipped": True},
+        "twice": {"sums": {**step.sums, "gradient": twice}},
+    }[how]
+
+
+@pytest.mark.parametrize(
+    ("measured", "how", "need"),
+    [
+        ("nothing", "rate", ""),
+        ("nothing", "twice", "command"),
+        ("float64", "twice", ""),
+        ("the first steps", "skipped", "steps"),
+        ("chaos", "skipped", ""),
+        ("chaos", "rate", ""),
+    ],
+)
+def test_a_command_is_asked_for_only_where_reruns_of_it_could_say_more(
+    run: RecordedRun, measured: str, how: str, need: str
+) -> None:
+    """Gradients may differ by rounding, and the step after them differs for certain."""
+    if measured == "float64":
+        run = dataclasses.replace(run, header=dataclasses.replace(run.header, is_float64=True))
+    off = {"chaos": 30.0, "float64": 1e-6}.get(measured, 1e-3)
+    other = ended(moved(run, off, 9), **otherwise(run, how))
+    reruns = {"chaos": (2.0, len(run.steps)), "the first steps": (1e-7, STEP)}.get(measured)
+    yardstick = None
+    if reruns is not None:
+        again = [moved(run, reruns[0], seed) for seed in range(4)]
+        again = [dataclasses.replace(each, steps=each.steps[: reruns[1]]) for each in again]
+        yardstick = measure(run, again, pair(run, run))
+    verdict = judge(run, other, yardstick)
+    assert (verdict.exit_code, verdict.first.step) == (4, run.steps[-1].number)
+    assert verdict.is_exact == (how == "rate")
+    assert verdict.need == need

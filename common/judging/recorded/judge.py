@@ -176,6 +176,13 @@ def _need(walk: Walk, finding: Finding) -> Need:
     return "float64" if finding.is_kink else "steps"
 
 
+def _need_of_earlier(walk: Walk, finding: Finding) -> Need:
+    """Returns what would tell whether a step before the one that differs for certain differs as well, if anything does."""
+    if walk.yardstick.is_measured:
+        return "steps" if finding.first.step > walk.yardstick.last else ""
+    return "" if walk.a.header.is_float64 else "command"
+
+
 def _different(
     walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past], finding: Finding, seen: Seen
 ) -> RecordedVerdict:
@@ -189,7 +196,7 @@ def _different(
     if (finding.is_kink or is_guess) and not found:
         return _verdict(walk, seen, "unknown", finding, need=_need(walk, finding), rows=rows)
     has_other_start = finding.first.phase == "initial weights"
-    need: Need = "" if finding.is_first else "command"
+    need: Need = "" if finding.is_first or finding.first.phase in EXACT else _need_of_earlier(walk, finding)
     if has_other_start:
         need = "model" if reshaped(walk) else "weights" if finding.first.step < 0 else ""
     made = _verdict(walk, seen, "named" if found or has_other_start else "unnamed", finding, need=need, rows=rows)
