@@ -69,6 +69,7 @@ CLAIMS = {
     "A file that is written in place (": "test_what_is_planted_is_neither_followed_nor_changed",
     "`--out` takes a new or an empty directory only.": "test_an_out_that_holds_anything_is_refused",
     "`samestep clean` removes what is in such a list": "test_what_somebody_made_of_our_file_is_theirs",
+    "Of what samestep was about to make": "test_of_what_was_about_to_be_made_no_more_is_ours_than_what_is_empty",
     "Everything else in the directory stays": "test_what_is_not_ours_stays_as_it_is",
     "A list that another user wrote is not believed.": "test_a_list_that_somebody_else_wrote_is_none",
     "In a copy of a directory nothing counts as ours": "test_a_copy_of_a_directory_is_not_ours",

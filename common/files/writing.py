@@ -16,7 +16,7 @@ from typing import IO, NoReturn
 
 from samestep.common.errors import WorkerFailed
 from samestep.common.files.reading import open_plain
-from samestep.common.files.written import HERE, WrittenEntry, begin, note, opened, parent_of, present, read
+from samestep.common.files.written import HERE, WrittenEntry, announced, begin, note, opened, parent_of, present, read
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _IN_PLACE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -60,14 +60,14 @@ def make_folder(path: Path, below: Path) -> None:
         WorkerFailed: Something else has its name.
     """
     with _entered(path, below) as (root, parent, leaf):
-        try:
-            os.mkdir(leaf, 0o777, dir_fd=parent)
-        except FileExistsError:
-            if not stat.S_ISDIR(os.stat(leaf, dir_fd=parent, follow_symlinks=False).st_mode):
-                _refuse(path)
-            return
-        inode = os.stat(leaf, dir_fd=parent, follow_symlinks=False).st_ino
-        note(root, WrittenEntry(str(path.relative_to(below)), inode, is_folder=True))
+        name = str(path.relative_to(below))
+        if not os.access(leaf, os.F_OK, dir_fd=parent, follow_symlinks=False):
+            with contextlib.suppress(FileExistsError), announced(root, name, is_folder=True):
+                os.mkdir(leaf, 0o777, dir_fd=parent)
+                inode = os.stat(leaf, dir_fd=parent, follow_symlinks=False).st_ino
+                note(root, WrittenEntry(name, inode, is_folder=True))
+        if not stat.S_ISDIR(os.stat(leaf, dir_fd=parent, follow_symlinks=False).st_mode):
+            _refuse(path)
 
 
 def create(path: Path, below: Path | None = None) -> int:
@@ -89,7 +89,8 @@ def create(path: Path, below: Path | None = None) -> int:
         if _is_taken(path, root, name, parent, leaf):
             os.unlink(leaf, dir_fd=parent)
         try:
-            descriptor = os.open(leaf, os.O_RDWR | _NEW, 0o666, dir_fd=parent)
+            with announced(root, name):
+                descriptor = os.open(leaf, os.O_RDWR | _NEW, 0o666, dir_fd=parent)
         except FileExistsError:
             _refuse(path)
         note(root, WrittenEntry(name, os.fstat(descriptor).st_ino))
@@ -152,10 +153,11 @@ def replacing(path: Path, below: Path | None = None, is_users: bool = False) -> 
         if not is_users:
             _is_taken(path, root, name, parent, leaf)
         unfinished = f"{leaf}.{os.urandom(8).hex()}.tmp"
-        descriptor = os.open(unfinished, os.O_RDWR | _NEW, 0o666, dir_fd=parent)
+        with announced(root, listed := str(Path(name).with_name(unfinished))):
+            descriptor = os.open(unfinished, os.O_RDWR | _NEW, 0o666, dir_fd=parent)
         try:
             with os.fdopen(descriptor, "w+b") as file:
-                note(root, WrittenEntry(str(Path(name).with_name(unfinished)), os.fstat(descriptor).st_ino))
+                note(root, WrittenEntry(listed, os.fstat(descriptor).st_ino))
                 yield file
             if not is_users:
                 status = os.stat(unfinished, dir_fd=parent, follow_symlinks=False)

@@ -1,8 +1,9 @@
 """`written.jsonl`: what samestep wrote into a directory, so that nothing else is ever removed from it.
 
 A line for each file or folder, as it is made: its name, its inode, and once a file is complete its bytes. The last line of a
-name counts, and what has that name is ours as long as the line holds. The first line is that of the list itself, so in a copy
-of a directory nothing is ours. No link is followed, and a list that another user wrote is not believed.
+name counts, and what has that name is ours as long as the line holds. A line before says what is about to be made: whoever is
+killed between the two leaves an empty file or folder, and that is ours as well. The first line is that of the list itself, so
+in a copy of a directory nothing is ours. No link is followed, and a list that another user wrote is not believed.
 """
 
 import contextlib
@@ -17,6 +18,8 @@ LIST = "written.jsonl"
 HERE = "."
 """The name of the directory in its own list, if samestep made it."""
 _MOST_BYTES = 2**26
+_UNMADE = 0
+"""In the place of the inode of what is about to be made."""
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -26,7 +29,7 @@ class WrittenEntry:
 
     Attributes:
         name: Below the directory, as in `model/initial.npz`.
-        inode: The inode of what was made.
+        inode: The inode of what was made; 0 in the line before it is made.
         bytes: The size of a complete file; None while it is written, and for a folder.
         is_folder: Whether the entry is a folder.
     """
@@ -38,8 +41,12 @@ class WrittenEntry:
 
     def matches(self, status: os.stat_result) -> bool:
         """Returns whether this is what was made, by its status without following a link."""
+        if self.inode == _UNMADE:  # a folder is removed only if it is empty
+            is_made = status.st_uid == os.geteuid() and (self.is_folder or status.st_nlink == 1)
+        else:
+            is_made = status.st_ino == self.inode
         kind = stat.S_ISDIR if self.is_folder else stat.S_ISREG
-        return kind(status.st_mode) and status.st_ino == self.inode and self.bytes in (None, status.st_size)
+        return kind(status.st_mode) and is_made and self.bytes in (None, status.st_size)
 
 
 Written = Mapping[str, WrittenEntry]
@@ -127,12 +134,38 @@ def note(root: int, entry: WrittenEntry) -> None:
             os.close(descriptor)
 
 
+@contextlib.contextmanager
+def announced(root: int, name: str, is_folder: bool = False) -> Iterator[None]:
+    """Says in the list of a directory what is about to be made; what somebody else makes there meanwhile is not ours.
+
+    Args:
+        root: The open directory.
+        name: Its name, below the directory, which nothing has.
+        is_folder: Whether it will be a folder.
+    """
+    entry = WrittenEntry(name, _UNMADE, None if is_folder else 0, is_folder)
+    note(root, entry)
+    try:
+        yield
+    except FileExistsError:
+        note(root, dataclasses.replace(entry, bytes=-1))
+        raise
+
+
 def read(root: int) -> Written | None:
-    """Reads the list of a directory; None if it has none that this user wrote there.
+    """Reads the list of a directory, without what was about to be made; None if it has none that this user wrote there.
 
     Args:
         root: The open directory.
     """
+    return None if (lines := _lines(root)) is None else _made(lines)
+
+
+def _made(lines: list[WrittenEntry]) -> Written:
+    return {entry.name: entry for entry in lines if entry.inode != _UNMADE}
+
+
+def _lines(root: int) -> list[WrittenEntry] | None:
     try:
         descriptor = os.open(LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=root)
     except OSError:
@@ -144,7 +177,7 @@ def read(root: int) -> Written | None:
         entries = [_entry(line) for line in file.read(status.st_size).splitlines()]  # a limit would be allocated whole
     if not entries or entries[0] != WrittenEntry(LIST, status.st_ino):
         return None
-    return {entry.name: entry for entry in entries if entry is not None}
+    return [entry for entry in entries if entry is not None]
 
 
 def present(root: int, is_changed: bool = False) -> dict[str, os.stat_result] | None:
@@ -154,14 +187,14 @@ def present(root: int, is_changed: bool = False) -> dict[str, os.stat_result] | 
         root: The open directory.
         is_changed: Whether a file still counts if it was replaced, or has other bytes by now.
     """
-    if (entries := read(root)) is None:
+    if (lines := _lines(root)) is None:
         return None
     found = {}
-    for name, entry in entries.items():
-        with contextlib.suppress(OSError), parent_of(root, name) as (parent, leaf):
+    for entry in dict.fromkeys((*_made(lines).values(), *{entry.name: entry for entry in lines}.values())):
+        with contextlib.suppress(OSError), parent_of(root, entry.name) as (parent, leaf):
             status = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
-            if entry.matches(status) or (is_changed and stat.S_ISREG(status.st_mode)):
-                found[name] = status
+            if entry.matches(status) or (is_changed and entry.inode != _UNMADE and stat.S_ISREG(status.st_mode)):
+                found[entry.name] = status
     return found
 
 

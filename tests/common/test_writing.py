@@ -12,7 +12,7 @@ import pytest
 from samestep.common.errors import WorkerFailed
 from samestep.common.files.removing import discard
 from samestep.common.files.writing import copy_file, create, make_folder, open_directory, reopen, replacing
-from samestep.common.files.written import LIST, WrittenEntry, begin, note, opened, present, read, seal
+from samestep.common.files.written import LIST, WrittenEntry, announced, begin, note, opened, present, read, seal
 from samestep.common.program import TrainState
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import open_run, reserve_error, write_error, write_json
@@ -182,6 +182,50 @@ def test_a_list_that_was_cut_off_before_its_first_line_is_begun_again(tmp_path: 
     (other / LIST).write_text("of somebody else\n")
     with pytest.raises(FileExistsError):
         open_directory(other)
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+@pytest.mark.parametrize("content", ["", "theirs"])
+def test_what_somebody_makes_right_before_us_is_theirs(
+    directory: Path, content: str, is_changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, path = os.open, directory / "a"
+
+    def late(name: str, flags: int, *arguments: int, **options: int) -> int:
+        if name == "a":
+            path.write_text(content)
+        return make(name, flags, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", late)
+        with pytest.raises(WorkerFailed, match="not a plain file that samestep wrote"):
+            create(path)
+    discard(directory, is_changed=is_changed)
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("content", ["", "theirs"])
+def test_of_what_was_about_to_be_made_no_more_is_ours_than_what_is_empty(directory: Path, content: str) -> None:
+    with opened(directory) as root:
+        for name, is_folder in (("a", False), ("b", False), ("model", True)):
+            with announced(root, name, is_folder):
+                pass
+    (directory / "model").mkdir()
+    (directory / "model" / "theirs").write_text(content)
+    (directory / "a").write_text(content)
+    (directory / "c").touch()
+    (directory / "b").symlink_to("c")
+    discard(directory, is_changed=True)
+    assert {path.name for path in directory.iterdir()} == {"b", "c", "model"} | ({"a"} if content else set())
+    assert (directory / "model" / "theirs").read_text() == content
+
+
+def test_what_was_made_stays_ours_when_a_slower_process_was_about_to_make_it(directory: Path) -> None:
+    written(directory / "a")
+    with opened(directory) as root, pytest.raises(FileExistsError), announced(root, "a"):
+        raise FileExistsError
+    discard(directory)
+    assert not directory.exists()
 
 
 def test_what_was_open_is_ours_until_it_is_sealed(directory: Path) -> None:

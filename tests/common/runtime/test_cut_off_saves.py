@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from samestep.common.files.removing import discard
 from samestep.common.files.writing import open_directory
 from samestep.common.runtime.checkpoints.committed import FOLDER, newest
 from samestep.common.runtime.checkpoints.writing import begin_checkpoint
@@ -22,7 +23,7 @@ from samestep.common.program import TrainState
 from samestep.common.runtime.checkpoints.committed import Commit
 from samestep.common.runtime.checkpoints.writing import write_checkpoint
 
-start, num_saves = map(int, sys.argv[2:])
+start, num_saves = map(int, sys.argv[2:4])
 for step in range(start, start + num_saves):
     state = TrainState(step, {"w": np.full(2**18, float(step))}, {})
     write_checkpoint(Path(sys.argv[1]), state, Commit(step, 0, 1, "program", "losses"))
@@ -62,7 +63,7 @@ def test_what_was_saved_is_there_whenever_a_process_is_killed(tmp_path: Path) ->
         assert found is not None and damaged == ()
         assert found.commit.step in (told, told + 1)
         assert np.array_equal(found.state().params["w"], np.full(2**18, float(found.commit.step)))
-        start = found.commit.step + 2  # another step than the one whose saving was cut off
+        start = found.commit.step + 1  # the step whose saving was cut off, if it was
 
 
 def test_the_next_save_removes_what_a_killed_run_left_of_one(tmp_path: Path) -> None:
@@ -70,3 +71,37 @@ def test_the_next_save_removes_what_a_killed_run_left_of_one(tmp_path: Path) -> 
     begin_checkpoint(tmp_path, 3)
     subprocess.run(saving(tmp_path, 9, 1), timeout=_MOST_SECONDS, check=True)
     assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["step-000009"]
+
+
+_DIES_AT = """
+import os, sys
+call, number = getattr(os, sys.argv[4]), int(sys.argv[5])
+
+def last(*arguments, **options):
+    global number
+    made = call(*arguments, **options)
+    if sys.argv[4] != "open" or arguments[1] & os.O_EXCL:
+        number -= 1
+        if number < 0:
+            os._exit(9)
+    return made
+
+setattr(os, sys.argv[4], last)
+"""
+MADE = [("mkdir", 0), ("mkdir", 1), ("open", 0), ("open", 1), ("rename", 0)]
+"""What a save makes: the folder of all, its own, two files, and its name."""
+
+
+@pytest.mark.parametrize(("call", "number"), MADE)
+def test_a_save_goes_on_where_one_was_killed_right_after_it_made_something(
+    tmp_path: Path, call: str, number: int
+) -> None:
+    open_directory(directory := tmp_path / "run")
+    process, code, *arguments = saving(directory, 3, 1)
+    dies = [process, code, _DIES_AT + arguments[0], *arguments[1:], call, str(number)]
+    assert subprocess.run(dies, timeout=_MOST_SECONDS, check=False).returncode == 9
+    subprocess.run(saving(directory, 3, 1), timeout=_MOST_SECONDS, check=True)
+    saved = {path.name for path in (directory / FOLDER).iterdir()}
+    assert saved == ({"step-000003", "step-000003-2"} if call == "rename" else {"step-000003"})
+    discard(directory)
+    assert not directory.exists()
