@@ -68,14 +68,7 @@ wrong(
 )
 GATED = "h[..., :6] * F.sigmoid(h[..., 6:])"
 right("gated", "tokens", function(GATED), function("h[..., :6] * O.sigmoid(h[..., 6:])"), 6)
-wrong(
-    "gates",
-    "tokens",
-    function(GATED),
-    function("h[..., 6:] * O.sigmoid(h[..., :6])"),
-    "times the sigmoid of the first",
-    6,
-)
+wrong("gates", "tokens", function(GATED), function("h[..., 6:] * O.sigmoid(h[..., :6])"), "getitem", 6)
 GRU, KERAS_GRU = "nn.GRU(12, 5, batch_first=True)", "L.GRU(5, return_sequences=True{})"
 right("gru", "tokens", module(GRU), layer(KERAS_GRU.format("")), 5)
 wrong("hard gates", "tokens", module(GRU), layer(KERAS_GRU.format(', recurrent_activation="hard_sigmoid"')), "hard", 5)
