@@ -48,6 +48,10 @@ def main(arguments: Sequence[str]) -> int:
             raise ConfigError(f"--on {started_on.engine} starts the run; leave out --prepare, or write --for instead.")
         if written_for and not launch.prepare:
             raise ConfigError(f"--for {written_for.engine} writes what starts a prepared run there; add --prepare.")
+        if started_on:
+            from samestep.experiments.submitting.scripts import check_nodes  # here: few runs are started elsewhere
+
+            check_nodes(started_on, run)
         note = check_launch(run, dataclasses.replace(launch, out=None) if resumed else launch, not started_on)
         print("\n".join(map(fill, filter(None, (describe(run, launch), note)))), flush=True)
         if launch.prepare:

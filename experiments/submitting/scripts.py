@@ -32,6 +32,25 @@ def write_script(target: Target, run: Run, directory: Path) -> Path:
     return path
 
 
+def check_nodes(target: Target, run: Run) -> None:
+    """Refuses more nodes than a run has processes.
+
+    Args:
+        target: The engine and its settings.
+        run: What is to be started there.
+
+    Raises:
+        ConfigError: Some nodes would have none.
+    """
+    processes = len(run.strategy.topology(run))
+    if target.nodes > processes:
+        fewer = f"give nodes from 1 to {processes}" if processes > 1 else "leave out nodes"
+        raise ConfigError(
+            f"{target.engine}: nodes={target.nodes} is more than the processes of the run, {processes}; {fewer}, or --devices "
+            f"{target.nodes} or more and a strategy with a process for each, such as torch:ddp."
+        )
+
+
 def render(target: Target, run: Run, directory: Path) -> str:
     """Returns the text of the script that starts a run.
 
@@ -43,9 +62,8 @@ def render(target: Target, run: Run, directory: Path) -> str:
     Raises:
         ConfigError: The processes do not divide among the nodes, or the engine cannot read the directory's path.
     """
+    check_nodes(target, run)
     processes = len(run.strategy.topology(run))
-    if target.nodes > processes:
-        raise ConfigError(f"{target.engine}: nodes={target.nodes} is more than the processes of the run, {processes}.")
     if target.script.is_even and processes % target.nodes:
         raise ConfigError(
             f"{target.engine}: the {processes} processes of the run do not divide among nodes={target.nodes}; give others."

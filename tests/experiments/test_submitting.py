@@ -144,7 +144,7 @@ def test_a_script_is_written_beside_the_request(tmp_path: Path, capsys: pytest.C
     ]
     with pytest.raises(ConfigError, match="add --prepare"):
         run.main([*line, "--for", "slurm"])
-    with pytest.raises(ConfigError, match="more than the processes of the run, 1"):
+    with pytest.raises(ConfigError, match="more than the processes of the run, 1; leave out nodes, or --devices 2"):
         run.main([*line, "--for", "slurm:nodes=2", "--prepare"])
     assert not (tmp_path / "run").exists()
     assert run.main([*line, "--for", "slurm", "--prepare"]) == 0
@@ -170,6 +170,7 @@ def test_the_image_has_all_that_samestep_is_made_of() -> None:
         (["--on", "slurm", "--prepare"], "--on slurm starts the run; leave out --prepare"),
         (["--on", "k8s"], "samestep starts no runs there; write what does with --prepare --for k8s."),
         (["--on", "torchrun:nodes=2"], "leave out nodes"),
+        (["--on", "mpi:nodes=3"], "the processes of the run, 2; give nodes from 1 to 2, or --devices 3 or more and"),
         (["--on", "mpi", "--bandwidth", "1gbit"], "--bandwidth limits links on this machine"),
     ],
 )
