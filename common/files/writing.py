@@ -159,10 +159,9 @@ def replacing(path: Path, below: Path | None = None, is_users: bool = False) -> 
             with os.fdopen(descriptor, "w+b") as file:
                 note(root, WrittenEntry(listed, os.fstat(descriptor).st_ino))
                 yield file
-            if not is_users:
-                status = os.stat(unfinished, dir_fd=parent, follow_symlinks=False)
-                note(root, WrittenEntry(name, status.st_ino, status.st_size))
-            os.replace(unfinished, leaf, src_dir_fd=parent, dst_dir_fd=parent)
+            status = os.stat(unfinished, dir_fd=parent, follow_symlinks=False)
+            with contextlib.nullcontext() if is_users else announced(root, name, complete=status):
+                os.replace(unfinished, leaf, src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(unfinished, dir_fd=parent)

@@ -29,7 +29,7 @@ class WrittenEntry:
 
     Attributes:
         name: Below the directory, as in `model/initial.npz`.
-        inode: The inode of what was made; 0 in the line before it is made.
+        inode: The inode of what was made; 0 in the line before it is made, negative in the one before it takes its name.
         bytes: The size of a complete file; None while it is written, and for a folder.
         is_folder: Whether the entry is a folder.
     """
@@ -44,7 +44,7 @@ class WrittenEntry:
         if self.inode == _UNMADE:  # a folder is removed only if it is empty
             is_made = status.st_uid == os.geteuid() and (self.is_folder or status.st_nlink == 1)
         else:
-            is_made = status.st_ino == self.inode
+            is_made = status.st_ino == abs(self.inode)
         kind = stat.S_ISDIR if self.is_folder else stat.S_ISREG
         return kind(status.st_mode) and is_made and self.bytes in (None, status.st_size)
 
@@ -135,21 +135,26 @@ def note(root: int, entry: WrittenEntry) -> None:
 
 
 @contextlib.contextmanager
-def announced(root: int, name: str, is_folder: bool = False) -> Iterator[None]:
+def announced(root: int, name: str, is_folder: bool = False, complete: os.stat_result | None = None) -> Iterator[None]:
     """Says in the list of a directory what is about to be made; what somebody else makes there meanwhile is not ours.
 
     Args:
         root: The open directory.
         name: Its name, below the directory, which nothing has.
         is_folder: Whether it will be a folder.
+        complete: The status of a complete file that is about to take the name; one of ours that has it is ours until then.
     """
     entry = WrittenEntry(name, _UNMADE, None if is_folder else 0, is_folder)
+    if complete is not None:
+        entry = WrittenEntry(name, -complete.st_ino, complete.st_size)
     note(root, entry)
     try:
         yield
     except FileExistsError:
         note(root, dataclasses.replace(entry, bytes=-1))
         raise
+    if complete is not None:
+        note(root, dataclasses.replace(entry, inode=complete.st_ino))
 
 
 def read(root: int) -> Written | None:
@@ -162,7 +167,7 @@ def read(root: int) -> Written | None:
 
 
 def _made(lines: list[WrittenEntry]) -> Written:
-    return {entry.name: entry for entry in lines if entry.inode != _UNMADE}
+    return {entry.name: entry for entry in lines if entry.inode > _UNMADE}
 
 
 def _lines(root: int) -> list[WrittenEntry] | None:
@@ -193,7 +198,7 @@ def present(root: int, is_changed: bool = False) -> dict[str, os.stat_result] | 
     for entry in dict.fromkeys((*_made(lines).values(), *{entry.name: entry for entry in lines}.values())):
         with contextlib.suppress(OSError), parent_of(root, entry.name) as (parent, leaf):
             status = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
-            if entry.matches(status) or (is_changed and entry.inode != _UNMADE and stat.S_ISREG(status.st_mode)):
+            if entry.matches(status) or (is_changed and entry.inode > _UNMADE and stat.S_ISREG(status.st_mode)):
                 found[entry.name] = status
     return found
 

@@ -228,6 +228,32 @@ def test_what_was_made_stays_ours_when_a_slower_process_was_about_to_make_it(dir
     assert not directory.exists()
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_file_is_ours_whether_one_was_killed_before_or_after_it_was_replaced(
+    directory: Path, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, path = os.replace, directory / "a"
+
+    def last(*names: str, **options: int) -> None:
+        if is_late:
+            replace(*names, **options)
+        os._exit(9)
+
+    written(path)
+    if (child := os.fork()) == 0:
+        try:
+            monkeypatch.setattr(os, "replace", last)
+            written(path)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    with opened(directory) as root:
+        assert "a" in (present(root) or {})
+    written(path)
+    discard(directory)
+    assert not directory.exists()
+
+
 def test_what_was_open_is_ours_until_it_is_sealed(directory: Path) -> None:
     for name in ("killed.log", "ended.log"):
         os.close(create(directory / name))
