@@ -112,22 +112,53 @@ def _entries(folder: Path) -> Iterator[Mapping[str, Any]]:
 def _is_put_back(folder: Path, path: Path, entry: Mapping[str, Any]) -> bool:
     """Puts one thing back; returns whether it was changed."""
     match entry["kind"]:
-        case "folder" if not path.is_dir():
-            path.mkdir(entry["mode"], parents=True)
+        case "folder":
+            if is_other := path.is_symlink() or not path.is_dir():
+                _make_room(path)
+                path.mkdir()
+            path.chmod(entry["mode"])
+            return is_other
         case "link" if not path.is_symlink() or os.readlink(path) != entry["target"]:
-            (unfinished := _beside(path)).symlink_to(entry["target"])
-            unfinished.replace(path)
-        case "file" if (copy := folder / entry["copy"]).exists() and not _is_same(copy, path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(copy, unfinished := _beside(path))
-            status = copy.stat()
-            with contextlib.suppress(OSError):  # only root may give files away
-                os.chown(unfinished, status.st_uid, status.st_gid)
-            unfinished.replace(path)
-            copy.unlink()
+            _make_room(path)
+            path.symlink_to(entry["target"])
+        case "file" if (copy := folder / entry["copy"]).exists():
+            if is_other := not _is_same(copy, path):
+                _put_file_back(copy, path, entry.get("inode"))
+            with contextlib.suppress(OSError):  # only its owner may
+                shutil.copystat(copy, path)
+            return is_other
         case _:
             return False
     return True
+
+
+def _make_room(path: Path) -> None:
+    """Removes what a rerun has put where something of another kind was, and makes the folder around it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _put_file_back(copy: Path, path: Path, inode: Sequence[int] | None) -> None:
+    """Writes a file anew; into itself if it has other names, which hold the same.
+
+    Args:
+        copy: What it held.
+        path: Where it is.
+        inode: Its device and number, if it had other names.
+    """
+    if os.path.lexists(path) and [(status := path.lstat()).st_dev, status.st_ino] == inode:
+        shutil.copyfile(copy, path)
+        return
+    if not path.is_file():
+        _make_room(path)
+    shutil.copy2(copy, unfinished := _beside(path))
+    status = copy.stat()
+    with contextlib.suppress(OSError):  # only root may give files away
+        os.chown(unfinished, status.st_uid, status.st_gid)
+    unfinished.replace(path)
 
 
 def _is_same(copy: Path, path: Path) -> bool:

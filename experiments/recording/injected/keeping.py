@@ -8,6 +8,7 @@ by itself is followed by the functions that are called for it. What a program th
 """
 
 import contextlib
+import errno
 import fcntl
 import importlib
 import json
@@ -58,8 +59,9 @@ class Keeper:
             note: Says to the user why a rerun could not go on.
         """
         self._list, self._folder, self._note = written, os.path.dirname(written), note
-        self._ignored = tuple(os.path.realpath(each) + os.sep for each in ignored)
-        self._seen, self._read = set(), 0
+        self._ignored = (*(os.path.realpath(each) + os.sep for each in ignored), "/proc/", "/sys/")
+        self._copies = os.path.realpath(self._folder)
+        self._seen, self._read = {}, 0
         self._renew()
         os.register_at_fork(after_in_child=self._renew)
 
@@ -87,10 +89,13 @@ class Keeper:
             self.keep(_below(arguments[0], arguments[-1]), is_link=True)
         elif event in ("os.symlink", "os.link"):
             self.keep(_below(arguments[1], arguments[-1]), is_link=True)
+        elif event in ("os.chmod", "os.utime"):
+            self.keep(_below(arguments[0], arguments[-1]))
         elif event == "os.truncate":
             self.keep(arguments[0])
         elif event == "sqlite3.connect" and isinstance(arguments[0], (str, bytes, os.PathLike)):
             path = os.fsdecode(arguments[0])
+            path = path[5:].partition("?")[0] if path.startswith("file:") else path
             for each in ("", *_ALSO_WRITTEN):
                 self.keep(path + each, is_update=True)
 
@@ -112,6 +117,8 @@ class Keeper:
                 path = os.path.abspath(os.fsdecode(path))
                 folder, name = os.path.split(path)
                 path = os.path.join(os.path.realpath(folder), name) if is_link else os.path.realpath(path)
+                if (path + os.sep).startswith(self._copies + os.sep):
+                    raise OSError(errno.EBUSY, "the copies of other files are there")
                 if not (path in self._seen or path.startswith(self._ignored) or _CACHE in path):
                     self._keep(path, is_update)
             except OSError as error:
@@ -143,11 +150,10 @@ class Keeper:
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 file.seek(self._read)
-                self._seen.update(json.loads(line)["path"] for line in file.read().splitlines())
+                self._seen.update((entry["path"], entry) for entry in map(json.loads, file.read().splitlines()))
                 if path not in self._seen:
-                    entry = self._copied(path, is_update)
-                    file.write(json.dumps(dict(entry, path=path)).encode() + b"\n")
-                    self._seen.add(path)
+                    self._seen[path] = entry = dict(self._copied(path, is_update), path=path)
+                    file.write(json.dumps(entry).encode() + b"\n")
                 self._read = file.tell()
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked off meanwhile has it open as well
@@ -164,11 +170,15 @@ class Keeper:
             return {"kind": "folder", "mode": stat.S_IMODE(status.st_mode)}
         if not stat.S_ISREG(status.st_mode) or (is_update and status.st_size > MOST_BYTES):
             return {"kind": "left"}
+        linked = {"inode": [status.st_dev, status.st_ino]} if status.st_nlink > 1 else {}
+        for each in self._seen.values() if linked else ():
+            if each.get("inode") == linked["inode"]:  # it may have been changed by its other name
+                return dict(each)
         copy = os.path.join(self._folder, str(len(self._seen)))
         shutil.copy2(path, copy)
         with contextlib.suppress(OSError):  # only root may give files away
             os.chown(copy, status.st_uid, status.st_gid)
-        return {"kind": "file", "copy": os.path.basename(copy)}
+        return dict(linked, kind="file", copy=os.path.basename(copy))
 
     def follow(self, module):
         """Follows the functions of a module that was imported just now.
