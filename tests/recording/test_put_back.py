@@ -94,6 +94,8 @@ def test_an_empty_folder_is_made_again(place: Path) -> None:
 WRITERS = {
     "torch": "import torch; torch.save(torch.zeros(2), 'best.pt')",
     "torch's scripts": "import torch; torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), 'best.pt')",
+    "a method of torch's scripts": "import torch; torch.jit.script(torch.nn.Linear(2, 2)).save('best.pt')",
+    "torch's packages": "import torch.package as p\nwith p.PackageExporter('best.pt') as e: e.save_text('a', 'b', 'c')",
     "torch's distributed checkpoints": (
         "import torch, torch.distributed.checkpoint as dcp; dcp.save({'w': torch.zeros(2)}, checkpoint_id='out')"
     ),

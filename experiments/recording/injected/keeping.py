@@ -24,7 +24,11 @@ _CACHE = os.sep + "__pycache__" + os.sep
 _ALSO_WRITTEN = "-wal", "-journal", "-shm"
 _FILE, _HDF5, _TREE, _PREFIX = "file", "hdf5", "tree", "prefix"
 _WRITERS = {
-    "torch": (("torch", "save", 1, "f", _FILE), ("torch.jit", "save", 1, "f", _FILE)),
+    "torch": (
+        ("torch._C", "PyTorchFileWriter.__init__", 1, "file_name", _FILE),
+        ("torch.jit", "save", 1, "f", _FILE),
+        ("torch.jit", "RecursiveScriptModule.save", 1, "f", _FILE),
+    ),
     "safetensors": (("safetensors", "serialize_file", 1, "filename", _FILE),),
     "h5py": (("h5py", "File.__init__", 1, "name", _HDF5),),
     "tensorflow": (
