@@ -2,6 +2,7 @@
 
 import contextlib
 import filecmp
+import itertools
 import os
 import shutil
 import tempfile
@@ -20,6 +21,8 @@ _COPIES, _LIST = "kept", "kept.jsonl"
 """The folder beside the reruns of a record that holds the copies while a command runs, and the list in it."""
 _NAMED = 3
 """How many files are named to the user."""
+_SECONDS = 2.0
+"""Longer after the last write of a rerun, whose `samestep diff` was killed, its files may have been changed by something else."""
 
 
 @contextlib.contextmanager
@@ -39,17 +42,19 @@ def keeping(reruns: Path, say: Callable[[str], None]) -> Iterator[Path]:
     folder = reruns / _COPIES
     with alone_in(reruns, lambda: say("is being run again by another command; this one waits ...")):
         if folder.exists():
-            _recover(folder)
+            _recover(folder, say)
         open_directory(folder, is_new=True)
         os.close(create(folder / _LIST))
         try:
             yield folder / _LIST
         finally:
-            restored, made = put_back(folder)
-            if restored:
-                say(f"has its files back as they were before the rerun: {_name(restored)}.")
+            entries = [*_entries(folder)]
+            _tell(put_back(folder, entries), say)
+            made = [path for each in entries if each["kind"] == "new" and _is_worth_telling(path := Path(each["path"]))]
             if made:
-                say(f"made new files in its rerun, which stay: {_name(made)}.")
+                say(
+                    f"made new files in its rerun, which stay: {_name([e for e in made if not {*e.parents} & {*made}])}."
+                )
 
 
 def _name(paths: Sequence[Path]) -> str:
@@ -57,43 +62,79 @@ def _name(paths: Sequence[Path]) -> str:
     return name_some([str(each.relative_to(here) if each.is_relative_to(here) else each) for each in paths], _NAMED)
 
 
-def _recover(folder: Path) -> None:
-    """Puts back what a rerun changed whose `samestep diff` was killed. A list that came with a copied record is not believed."""
+def _tell(restored: Sequence[Path], say: Callable[[str], None]) -> None:
+    if restored:
+        say(f"has its files back as they were before the rerun: {_name(restored)}.")
+
+
+def _recover(folder: Path, say: Callable[[str], None]) -> None:
+    """Puts back what a rerun changed whose `samestep diff` was killed, but nothing that changed after it.
+
+    A list that came with a copied record is not believed.
+    """
     with opened(folder, follow=False) as root:
         is_ours = _LIST in (present(root, is_changed=True) or {})
     if not is_ours:
         raise WorkerFailed(f"{folder} holds copies that an interrupted rerun left elsewhere; move it away.")
-    put_back(folder)
+    last = max(each.stat().st_mtime for each in folder.parent.rglob("*") if each.is_file()) + _SECONDS
+    entries = [*_entries(folder)]
+    newer = [each for each in entries if _changed(Path(each["path"])) > last]
+    lost = [Path(each["path"]) for each in newer if "copy" in each]
+    _tell(put_back(folder, [each for each in entries if each not in newer], is_all=not lost), say)
+    if lost:
+        kept = _set_aside(folder)
+        say(f"was cut off in a rerun; these may have changed since, so they stay: {_name(lost)}; see {kept / _LIST}.")
 
 
-def put_back(folder: Path) -> tuple[list[Path], list[Path]]:
+def _changed(path: Path) -> float:
+    """Returns when anything of a path was changed last, in seconds; 0 where nothing is there."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return 0.0
+    return max(status.st_mtime, status.st_ctime)
+
+
+def _set_aside(folder: Path) -> Path:
+    """Gives copies that could not be put back a name under which no rerun looks for them."""
+    free = next(
+        path for number in itertools.count(1) if not (path := folder.with_name(f"{folder.name}-{number}")).exists()
+    )
+    return folder.rename(free)
+
+
+def put_back(folder: Path, entries: Sequence[Mapping[str, Any]], is_all: bool = True) -> list[Path]:
     """Puts everything back that a rerun changed, and removes its copies.
 
     Args:
         folder: Where the copies are.
+        entries: What is put back.
+        is_all: Whether no other copy is needed.
 
     Returns:
-        The paths that were put back, and the outermost new ones, which stay.
+        The paths that were put back.
 
     Raises:
-        WorkerFailed: Something could not be put back, and its copy is where it was.
+        WorkerFailed: Something could not be put back; the copies stay, and no later rerun puts them back.
     """
-    entries, restored, failed = [*_entries(folder)], [], []  # type: list[Any], list[Path], list[str]
+    restored, failed = [], []  # type: list[Path], list[tuple[str, str]]
     for each in entries:
         path = Path(each["path"])
         try:
             if _is_put_back(folder, path, each):
                 restored += [path] * (each["kind"] != "folder")
         except OSError as error:
-            kept = f"; it is kept as {folder / each['copy']}" if "copy" in each else ""
-            failed.append(f"{path} was changed by a rerun and cannot be put back ({error.strerror}){kept}.")
+            failed.append(
+                (f"{path} was changed by a rerun and cannot be put back ({error.strerror})", each.get("copy", _LIST))
+            )
     if failed:
-        raise WorkerFailed(failed[0])
-    made = [path for each in entries if each["kind"] == "new" and _is_worth_telling(path := Path(each["path"]))]
-    for copy in folder.glob("[0-9]*"):
-        copy.unlink()  # cut short, or of a file that still holds what it held
-    discard(folder, is_changed=True)
-    return restored, [each for each in made if not set(each.parents) & set(made)]
+        reason, copy = failed[0]
+        raise WorkerFailed(f"{reason}; it is kept as {_set_aside(folder) / copy}.")
+    if is_all:
+        for copy in folder.glob("[0-9]*"):
+            copy.unlink()  # cut short as well, or of a file that still holds what it held
+        discard(folder, is_changed=True)
+    return restored
 
 
 def _entries(folder: Path) -> Iterator[Mapping[str, Any]]:

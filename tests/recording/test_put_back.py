@@ -32,6 +32,12 @@ def rerun(program: str, place: Path, words: tuple[str, ...] = ()) -> list[str]:
     return said
 
 
+def rerun_nothing(reruns: Path) -> list[str]:
+    said: list[str] = []
+    with keeping(reruns, said.append):
+        return said
+
+
 def contents(place: Path) -> dict[str, str]:
     """What each path holds below a folder, or points to."""
     return {
@@ -195,8 +201,40 @@ def test_a_killed_diff_puts_back_next_time(place: Path) -> None:
     (reruns := place / "record" / "reruns").mkdir(parents=True)
     assert subprocess.run([sys.executable, "-c", KILLED, reruns], cwd=place, capture_output=True).returncode == 9
     assert (place / "best.pt").read_text() == "other"
-    assert rerun("pass", place) == []
+    assert rerun("pass", place) == ["has its files back as they were before the rerun: " + str(place / "best.pt") + "."]
     assert (place / "best.pt").read_text() == "best.pt of the user"
+
+
+def test_what_changed_after_a_killed_diff_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user has trained on since; what the files held before is kept as well."""
+    (reruns := place / "record" / "reruns").mkdir(parents=True)
+    subprocess.run([sys.executable, "-c", KILLED, reruns], cwd=place, capture_output=True)
+    monkeypatch.setattr("samestep.experiments.recording.put_back._SECONDS", 0.0)
+    (place / "best.pt").write_text("trained on")
+    (told,) = [*rerun_nothing(reruns), *rerun_nothing(reruns)]
+    assert told.startswith(
+        f"was cut off in a rerun; these may have changed since, so they stay: {place / 'best.pt'}; see "
+    )
+    assert (place / "best.pt").read_text() == "trained on"
+    assert (reruns / "kept-1" / "0").read_text() == "best.pt of the user"
+
+
+def test_what_could_not_be_put_back_is_not_put_back_later(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By then it may hold something newer."""
+    (reruns := place / "record" / "reruns").mkdir(parents=True)
+
+    def fail(*_: object) -> bool:
+        raise OSError(28, "No space left on device")
+
+    subprocess.run([sys.executable, "-c", KILLED, reruns], cwd=place, capture_output=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("samestep.experiments.recording.put_back._is_put_back", fail)
+        with pytest.raises(WorkerFailed, match=r"best.pt was changed by a rerun .*No space left.*kept-1/0\."):
+            rerun_nothing(reruns)
+    (place / "best.pt").write_text("newer")
+    assert rerun_nothing(reruns) == []
+    assert (place / "best.pt").read_text() == "newer"
+    assert (reruns / "kept-1" / "0").read_text() == "best.pt of the user"
 
 
 def test_the_list_of_a_copied_record_is_not_believed(place: Path) -> None:

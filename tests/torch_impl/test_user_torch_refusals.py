@@ -53,7 +53,7 @@ def test_a_row_that_cannot_take_the_model_says_what_it_lacks(
         ),
         (["def broken(:"], "SyntaxError: invalid syntax (net.py:1 `def broken(:`)"),
         (
-            ["import keras"],
+            ["import keras", "import samestep"],
             "line 1, `import keras`, imports keras into the processes of torch; move the line into the function",
         ),
         (["x = 1"], "the file declares no model; add `model = samestep.Model(torch=...)`"),

@@ -156,8 +156,12 @@ class Keeper:
                 file.seek(self._read)
                 self._seen.update((entry["path"], entry) for entry in map(json.loads, file.read().splitlines()))
                 if path not in self._seen:
-                    self._seen[path] = entry = dict(self._copied(path, is_update), path=path)
-                    file.write(json.dumps(entry).encode() + b"\n")
+                    entry, end = dict(self._copied(path, is_update), path=path), file.tell()
+                    line = json.dumps(entry).encode() + b"\n"
+                    if file.write(line) < len(line):  # no half of a line may stay for the others
+                        file.truncate(end)
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    self._seen[path] = entry
                 self._read = file.tell()
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked off meanwhile has it open as well
