@@ -214,4 +214,5 @@ def _beside(path: Path) -> Path:
 def _is_worth_telling(path: Path) -> bool:
     """Returns whether a user would look for a new file: it is there, is no cache, and is not temporary."""
     is_hidden = any(part.startswith(".") for part in path.parts)
-    return os.path.lexists(path) and not is_hidden and Path(tempfile.gettempdir()).resolve() not in path.parents
+    is_temporary = Path(tempfile.gettempdir()).resolve() in path.parents and Path.cwd() not in path.parents
+    return os.path.lexists(path) and not (is_hidden or is_temporary)
