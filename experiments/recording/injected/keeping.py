@@ -23,26 +23,23 @@ _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 _CACHE = os.sep + "__pycache__" + os.sep
 _ALSO_WRITTEN = "-wal", "-journal", "-shm"
 _FILE, _HDF5, _TREE, _PREFIX = "file", "hdf5", "tree", "prefix"
-_WRITERS = {
-    "torch": (
-        ("torch._C", "PyTorchFileWriter.__init__", 1, "file_name", _FILE),
-        ("torch.jit", "save", 1, "f", _FILE),
-        ("torch.jit", "RecursiveScriptModule.save", 1, "f", _FILE),
-    ),
-    "safetensors": (("safetensors", "serialize_file", 1, "filename", _FILE),),
-    "h5py": (("h5py", "File.__init__", 1, "name", _HDF5),),
-    "tensorflow": (
-        ("tensorflow.python.lib.io._pywrap_file_io", "WritableFile", 0, "filename", _FILE),
-        ("tensorflow.python.lib.io._pywrap_file_io", "DeleteFile", 0, "filename", _FILE),
-        ("tensorflow.python.lib.io._pywrap_file_io", "DeleteRecursively", 0, "dirname", _TREE),
-        ("tensorflow.python.lib.io._pywrap_file_io", "RenameFile", 0, "src", _TREE),
-        ("tensorflow.python.lib.io._pywrap_file_io", "RenameFile", 1, "target", _FILE),
-        ("tensorflow.python.lib.io._pywrap_file_io", "CopyFile", 1, "target", _FILE),
-        ("tensorflow.python.checkpoint.checkpoint", "TrackableSaver.save", 1, "file_prefix", _PREFIX),
-        ("tensorflow.python.saved_model.save", "save_and_return_nodes", 1, "export_dir", _TREE),
-    ),
-}
-"""By the module whose import brings them: the functions whose compiled code opens files, and which argument says where."""
+_IO = "tensorflow.python.lib.io._pywrap_file_io"
+_WRITERS = (
+    ("torch._C", "PyTorchFileWriter.__init__", 1, "file_name", _FILE),
+    ("torch.jit", "save", 1, "f", _FILE),
+    ("torch.jit", "RecursiveScriptModule.save", 1, "f", _FILE),
+    ("safetensors", "serialize_file", 1, "filename", _FILE),
+    ("h5py", "File.__init__", 1, "name", _HDF5),
+    (_IO, "WritableFile", 0, "filename", _FILE),
+    (_IO, "DeleteFile", 0, "filename", _FILE),
+    (_IO, "DeleteRecursively", 0, "dirname", _TREE),
+    (_IO, "RenameFile", 0, "src", _TREE),
+    (_IO, "RenameFile", 1, "target", _FILE),
+    (_IO, "CopyFile", 1, "target", _FILE),
+    ("tensorflow.python.checkpoint.checkpoint", "TrackableSaver.save", 1, "file_prefix", _PREFIX),
+    ("tensorflow.python.saved_model.save", "save_and_return_nodes", 1, "export_dir", _TREE),
+)
+"""The functions whose compiled code opens files: module, name, the argument that says where, and what lies there."""
 
 
 class Keeper:
@@ -52,7 +49,7 @@ class Keeper:
         modules: Those that are to be followed once they are imported.
     """
 
-    modules = tuple(_WRITERS)
+    modules = tuple({each[0].partition(".")[0] for each in _WRITERS})
 
     def __init__(self, written, ignored, note):
         """Begins with what other processes have kept.
@@ -194,7 +191,9 @@ class Keeper:
         Args:
             module: The name of any module.
         """
-        for name, place, index, keyword, kind in _WRITERS.get(module, ()):
+        for name, place, index, keyword, kind in _WRITERS:
+            if name.partition(".")[0] != module:
+                continue
             with contextlib.suppress(ImportError, AttributeError):  # another version has it elsewhere
                 holder = importlib.import_module(name)
                 *outer, last = place.split(".")
