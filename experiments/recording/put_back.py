@@ -26,14 +26,17 @@ _SECONDS = 2.0
 
 
 @contextlib.contextmanager
-def keeping(reruns: Path, say: Callable[[str], None]) -> Iterator[Path]:
+def keeping(reruns: Path, place: Path, say: Callable[[str], None]) -> Iterator[Path]:
     """Keeps what a command is about to overwrite, and puts it back when that has ended, however it ends.
+
+    What the command made below the folder that it is started in goes: the next rerun would go on from it.
 
     Yields:
         The value of `RecordOptions.keep`.
 
     Args:
         reruns: The folder of the reruns of a record, of which one is made at a time.
+        place: Where the command is started.
         say: Tells the user what becomes of files.
 
     Raises:
@@ -50,16 +53,32 @@ def keeping(reruns: Path, say: Callable[[str], None]) -> Iterator[Path]:
         finally:
             entries = [*_entries(folder)]
             _tell(put_back(folder, entries), say)
-            made = [path for each in entries if each["kind"] == "new" and _is_worth_telling(path := Path(each["path"]))]
-            if made:
-                say(
-                    f"made new files in its rerun, which stay: {_name([e for e in made if not {*e.parents} & {*made}])}."
-                )
+            new = sorted(
+                (Path(each["path"]) for each in entries if each["kind"] == "new"), reverse=True
+            )  # inner ones first
+            made = [path for path in new if os.path.lexists(path)]
+            if removed := [each for each in made if place in each.parents and _is_removed(each)]:
+                say(f"is cleared of what its rerun made: {_name(_outermost(removed))}.")
+            if left := [each for each in made if _is_worth_telling(each)]:
+                say(f"made new files in its rerun, which stay: {_name(_outermost(left))}.")
 
 
 def _name(paths: Sequence[Path]) -> str:
     here = Path.cwd()
     return name_some([str(each.relative_to(here) if each.is_relative_to(here) else each) for each in paths], _NAMED)
+
+
+def _outermost(paths: Sequence[Path]) -> list[Path]:
+    return [each for each in paths if not {*each.parents} & {*paths}]
+
+
+def _is_removed(path: Path) -> bool:
+    """Removes a file or link, or a folder if nothing else is in it; returns whether that worked."""
+    try:
+        (path.rmdir if path.is_dir() and not path.is_symlink() else path.unlink)()
+    except OSError:
+        return False
+    return True
 
 
 def _tell(restored: Sequence[Path], say: Callable[[str], None]) -> None:

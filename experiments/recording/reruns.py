@@ -217,9 +217,9 @@ class Reruns:
 
     def _run(self, options: RecordOptions) -> None:
         self._tell()
-        with keeping(outermost(self._folder()), self._say_once) as kept:
-            options = dataclasses.replace(options, keep=str(kept))
-            self.rerun(self.run.header.command, options, start_of(self.run.header) or Path.cwd(), True)
+        place = (start_of(self.run.header) or Path.cwd()).resolve()
+        with keeping(outermost(self._folder()), place, self._say_once) as kept:
+            self.rerun(self.run.header.command, dataclasses.replace(options, keep=str(kept)), place, True)
 
     def _say(self, what: str) -> None:
         if not self.is_quiet:

@@ -23,7 +23,7 @@ def rerun(program: str, place: Path, words: tuple[str, ...] = ()) -> list[str]:
     (place / "script.py").write_text(program)
     (reruns := place / "record" / "reruns").mkdir(parents=True, exist_ok=True)
     said: list[str] = []
-    with keeping(reruns, said.append) as kept:
+    with keeping(reruns, place, said.append) as kept:
         command = [*words, sys.executable, "script.py"]
         ended = record_command(command, RecordOptions(str(reruns / "out"), keep=str(kept)), subprocess.DEVNULL, place)
     assert ended.is_seen and not ended.notes and not ended.exit_code, ended
@@ -34,7 +34,7 @@ def rerun(program: str, place: Path, words: tuple[str, ...] = ()) -> list[str]:
 
 def rerun_nothing(reruns: Path) -> list[str]:
     said: list[str] = []
-    with keeping(reruns, said.append):
+    with keeping(reruns, reruns, said.append):
         return said
 
 
@@ -159,14 +159,30 @@ def test_what_tensorflow_writes_is_put_back(place: Path) -> None:
     assert said[0].startswith("has its files back"), said
 
 
-def test_new_files_stay_and_are_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert rerun("open('elsewhere', 'w')", place) == []  # the folder of temporary files is above it
+def test_what_a_rerun_makes_goes_as_the_next_one_would_go_on_from_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(place)
     monkeypatch.chdir(place)
-    writes = (
-        "os.makedirs('runs/1'); open('runs/1/events', 'w'); open('.cache', 'w'); open('gone', 'w'); os.remove('gone')"
-    )
-    assert rerun(f"import os; {writes}", place) == ["made new files in its rerun, which stay: runs."]
-    assert (place / "runs" / "1" / "events").exists()
+    writes = "os.makedirs('runs/1'); open('runs/1/events', 'w'); open('.state', 'w'); os.symlink('runs', 'link')"
+    assert rerun(f"import os; {writes}", place) == ["is cleared of what its rerun made: runs, link, .state."]
+    assert contents(place) == before
+
+
+def test_what_somebody_else_puts_into_a_new_folder_stays(place: Path) -> None:
+    (reruns := place / "record" / "reruns").mkdir(parents=True)
+    with keeping(reruns, place, lambda said: None) as kept:
+        command = [sys.executable, "-c", "import os; os.mkdir('new'); open('new/made', 'w')"]
+        record_command(command, RecordOptions(str(reruns / "out"), keep=str(kept)), subprocess.DEVNULL, place)
+        (place / "new" / "of another").write_text("kept")
+    assert contents(place / "new") == {"of another": "kept"}
+
+
+def test_what_a_rerun_makes_elsewhere_stays_and_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    (place / "inner").mkdir()
+    assert rerun("open('../new', 'w')", place / "inner") == ["made new files in its rerun, which stay: new."]
+    assert (place / "new").exists()
 
 
 def test_what_is_only_read_is_not_copied(place: Path) -> None:
@@ -190,7 +206,7 @@ from samestep.experiments.recording.put_back import keeping
 from samestep.experiments.recording.rerun_folder import outermost
 from samestep.experiments.recording.start import record_command
 
-with keeping(pathlib.Path(sys.argv[1]), print) as kept:
+with keeping(pathlib.Path(sys.argv[1]), pathlib.Path.cwd(), print) as kept:
     program = "open('best.pt', 'w').write('other')"
     record_command([sys.executable, "-c", program], RecordOptions(sys.argv[1] + "/out", keep=str(kept)))
     os._exit(9)
@@ -253,7 +269,7 @@ def test_what_cannot_be_copied_is_not_changed(place: Path) -> None:
         "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); open('best.pt', 'w').write('x')"
     )
     (place / "best.pt").write_text(whole := "of the user" * 1000)
-    with keeping(reruns, lambda said: None) as kept:
+    with keeping(reruns, place, lambda said: None) as kept:
         options = RecordOptions(str(reruns / "out"), keep=str(kept))
         ended = record_command([sys.executable, "script.py"], options, subprocess.DEVNULL, place)
     assert (place / "best.pt").read_text() == whole
@@ -273,10 +289,10 @@ def test_one_rerun_of_a_record_is_made_at_a_time(tmp_path: Path) -> None:
     order: list[str] = []
 
     def second() -> None:
-        with keeping(tmp_path, order.append):
+        with keeping(tmp_path, tmp_path, order.append):
             order.append("second")
 
-    with keeping(tmp_path, order.append):
+    with keeping(tmp_path, tmp_path, order.append):
         (thread := threading.Thread(target=second)).start()
         while not order:
             time.sleep(0.01)

@@ -65,7 +65,7 @@ def test_a_rerun_cannot_remove_the_copies(place: Path) -> None:  # noqa: F811
     before = states(place)
     (reruns := place / "record" / "reruns").mkdir(parents=True)
     program = "import shutil; shutil.rmtree('out'); shutil.rmtree('record')"
-    with keeping(reruns, lambda said: None) as kept:
+    with keeping(reruns, place, lambda said: None) as kept:
         options = RecordOptions(str(reruns / "out"), keep=str(kept))
         ended = record_command([sys.executable, "-c", program], options, subprocess.DEVNULL, place)
     assert ended.exit_code == 1 and "the copies of other files are there" in ended.notes[0]

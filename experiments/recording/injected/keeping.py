@@ -167,7 +167,7 @@ class Keeper:
         """Returns what there is at a path. A file is copied."""
         try:
             status = os.lstat(path)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return {"kind": "new"}
         if stat.S_ISLNK(status.st_mode):
             return {"kind": "link", "target": os.readlink(path)}
