@@ -53,11 +53,12 @@ def interrupted(sides: list[str], tmp_path: Path, number: int) -> tuple[int, str
             while not (tmp_path / "pids").exists():
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.02)
+            pids = (tmp_path / "pids").read_text().split()  # what a rerun makes goes with it
             process.send_signal(number)
             _, said = process.communicate(timeout=30)
         finally:
             process.kill()
-    return process.returncode, said, [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    return process.returncode, said, [int(pid) for pid in pids]
 
 
 @pytest.mark.parametrize(
