@@ -45,22 +45,13 @@ def keeping(reruns: Path, place: Path, say: Callable[[str], None]) -> Iterator[P
     folder = reruns / _COPIES
     with alone_in(reruns, lambda: say("is being run again by another command; this one waits ...")):
         if folder.exists():
-            _recover(folder, say)
+            _recover(folder, place, say)
         open_directory(folder, is_new=True)
         os.close(create(folder / _LIST))
         try:
             yield folder / _LIST
         finally:
-            entries = [*_entries(folder)]
-            _tell(put_back(folder, entries), say)
-            new = sorted(
-                (Path(each["path"]) for each in entries if each["kind"] == "new"), reverse=True
-            )  # inner ones first
-            made = [path for path in new if os.path.lexists(path)]
-            if removed := [each for each in made if place in each.parents and _is_removed(each)]:
-                say(f"is cleared of what its rerun made: {_name(_outermost(removed))}.")
-            if left := [each for each in made if _is_worth_telling(each)]:
-                say(f"made new files in its rerun, which stay: {_name(_outermost(left))}.")
+            _restore(folder, [*_entries(folder)], place, say)
 
 
 def _name(paths: Sequence[Path]) -> str:
@@ -81,12 +72,22 @@ def _is_removed(path: Path) -> bool:
     return True
 
 
-def _tell(restored: Sequence[Path], say: Callable[[str], None]) -> None:
-    if restored:
+def _restore(
+    folder: Path, entries: Sequence[Mapping[str, Any]], place: Path, say: Callable[[str], None], is_all: bool = True
+) -> None:
+    """Puts back what a rerun changed, removes what it made below its folder, and says both."""
+    if restored := put_back(folder, entries, is_all):
         say(f"has its files back as they were before the rerun: {_name(restored)}.")
+    # Inner ones first.
+    new = sorted((Path(each["path"]) for each in entries if each["kind"] == "new"), reverse=True)
+    made = [path for path in new if os.path.lexists(path)]
+    if removed := [each for each in made if place in each.parents and _is_removed(each)]:
+        say(f"is cleared of what its rerun made: {_name(_outermost(removed))}.")
+    if left := [each for each in made if _is_worth_telling(each)]:
+        say(f"made new files in its rerun, which stay: {_name(_outermost(left))}.")
 
 
-def _recover(folder: Path, say: Callable[[str], None]) -> None:
+def _recover(folder: Path, place: Path, say: Callable[[str], None]) -> None:
     """Puts back what a rerun changed whose `samestep diff` was killed, but nothing that changed after it.
 
     A list that came with a copied record is not believed.
@@ -99,7 +100,7 @@ def _recover(folder: Path, say: Callable[[str], None]) -> None:
     entries = [*_entries(folder)]
     newer = [each for each in entries if _changed(Path(each["path"])) > last]
     lost = [Path(each["path"]) for each in newer if "copy" in each]
-    _tell(put_back(folder, [each for each in entries if each not in newer], is_all=not lost), say)
+    _restore(folder, [each for each in entries if each not in newer], place, say, is_all=not lost)
     if lost:
         kept = _set_aside(folder)
         say(f"was cut off in a rerun; these may have changed since, so they stay: {_name(lost)}; see {kept / _LIST}.")

@@ -207,7 +207,7 @@ from samestep.experiments.recording.rerun_folder import outermost
 from samestep.experiments.recording.start import record_command
 
 with keeping(pathlib.Path(sys.argv[1]), pathlib.Path.cwd(), print) as kept:
-    program = "open('best.pt', 'w').write('other')"
+    program = "open('best.pt', 'w').write('other'); open('new', 'w')"
     record_command([sys.executable, "-c", program], RecordOptions(sys.argv[1] + "/out", keep=str(kept)))
     os._exit(9)
 """
@@ -217,8 +217,10 @@ def test_a_killed_diff_puts_back_next_time(place: Path) -> None:
     (reruns := place / "record" / "reruns").mkdir(parents=True)
     assert subprocess.run([sys.executable, "-c", KILLED, reruns], cwd=place, capture_output=True).returncode == 9
     assert (place / "best.pt").read_text() == "other"
-    assert rerun("pass", place) == ["has its files back as they were before the rerun: " + str(place / "best.pt") + "."]
-    assert (place / "best.pt").read_text() == "best.pt of the user"
+    back, cleared = rerun("pass", place)
+    assert back == f"has its files back as they were before the rerun: {place / 'best.pt'}."
+    assert cleared == f"is cleared of what its rerun made: {place / 'new'}."
+    assert (place / "best.pt").read_text() == "best.pt of the user" and not (place / "new").exists()
 
 
 def test_what_changed_after_a_killed_diff_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,12 +241,12 @@ def test_what_could_not_be_put_back_is_not_put_back_later(place: Path, monkeypat
     """By then it may hold something newer."""
     (reruns := place / "record" / "reruns").mkdir(parents=True)
 
-    def fail(*_: object) -> bool:
+    def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     subprocess.run([sys.executable, "-c", KILLED, reruns], cwd=place, capture_output=True)
     with monkeypatch.context() as patch:
-        patch.setattr("samestep.experiments.recording.put_back._is_put_back", fail)
+        patch.setattr("samestep.experiments.recording.put_back._put_file_back", fail)
         with pytest.raises(WorkerFailed, match=r"best.pt was changed by a rerun .*No space left.*kept-1/0\."):
             rerun_nothing(reruns)
     (place / "best.pt").write_text("newer")
