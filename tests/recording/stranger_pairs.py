@@ -109,6 +109,8 @@ BETWEEN = [
     ),
     ("written", "loosely", "same", ""),
     ("written", "swapped", "same", ""),
+    ("written", "tried", "same", ""),
+    ("written late", "tried", "same", ""),
     ("written clipped", "tighter", "weights_written_otherwise", "but not the same ones"),
     ("written clipped", "swapped", "same", ""),
     ("written clipped", "doubled", "update_times", "every update of B is 2.000 times A's"),

@@ -91,8 +91,8 @@ class Session:
         self.begin_pass(roots)
         self._own.scale, self._scale = self._scale, None
         if not self._is_replayed:
-            if self.losses.of_backward and (seen := self.watch or self._initial):
-                seen.written.see_pass()
+            if seen := self.watch or self._initial:
+                seen.written.see_pass(is_first=not self.losses.of_backward)
             self.losses.add(roots, self._own.scale)
             self.see_targets(roots)
         else:

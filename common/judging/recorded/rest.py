@@ -29,22 +29,35 @@ def as_trained(
         further: Those after them; None where a run has ended.
         asides: Is told of it.
     """
-    steps = comparable((runs[0].header, runs[1].header), *steps, asides)
+    one, other = comparable((runs[0].header, runs[1].header), *steps, asides)
+    steps = _restored(runs[0], one, further[0]), _restored(runs[1], other, further[1])
     side = int(further[0] is not None)
     sums, others = (steps[each].sums or {} for each in (side, 1 - side))
     if further.count(None) != 1 or UPDATED not in sums or UPDATED in others:
         return steps
     asides[_LAST.format(*("BA" if side else "AB"))] = None
-    is_follower = np.array([[each.role == FOLLOWER] for each in runs[side].tensors])
-    weight, updated = sums["weight"], sums[UPDATED]
-    made = Sums(
-        np.where(is_follower, weight.projections, updated.projections),
-        np.where(is_follower[:, 0], weight.square, updated.square),
-        np.where(is_follower[:, 0], weight.bits, updated.bits),
-    )
-    kept = {phase: each for phase, each in sums.items() if phase != UPDATED} | {"weight": made}
-    ended = dataclasses.replace(steps[side], sums=kept)
+    ended = _as_updated(runs[side], steps[side])
     return (steps[0], ended) if side else (ended, steps[1])
+
+
+def _restored(run: RecordedRun, step: RunStep, following: RunStep | None) -> RunStep:
+    """Returns a step without what its script wrote after the update and took back, as averages swapped in to evaluate."""
+    is_restored = following is not None and following.counts.get("restored") and step.sums
+    return _as_updated(run, step) if is_restored else step
+
+
+def _as_updated(run: RecordedRun, step: RunStep) -> RunStep:
+    """Returns a step with the weights right after its update, if those were looked at, or without; followers are as they are."""
+    sums = dict(step.sums or {})
+    weight, updated = sums.pop("weight"), sums.pop(UPDATED, None)
+    if updated is not None:
+        is_follower = np.array([[each.role == FOLLOWER] for each in run.tensors])
+        sums["weight"] = Sums(
+            np.where(is_follower, weight.projections, updated.projections),
+            np.where(is_follower[:, 0], weight.square, updated.square),
+            np.where(is_follower[:, 0], weight.bits, updated.bits),
+        )
+    return dataclasses.replace(step, sums=sums)
 
 
 class Rest:

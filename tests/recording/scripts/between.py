@@ -98,6 +98,13 @@ def written():
             kept = copy.deepcopy(model.state_dict())
             model.load_state_dict(average.state_dict())
             model.load_state_dict(kept)
+        if "tried" in words and is_time:
+            kept = [each.data for each in model.parameters()]
+            for one, other in zip(average.parameters(), model.parameters(), strict=True):
+                other.data = one.clone()
+            model(inputs)
+            for one, other in zip(kept, model.parameters(), strict=True):
+                other.data = one
         if "short" in words and is_time:
             break
 

@@ -39,6 +39,10 @@ class WrittenWeights:
         self._after, self._sampled = list[int](), list[torch.Tensor]()
         self._before = 0  # tensors that were written after a step whose tensors were not looked at
         self.is_within = False  # an optimizer has stepped within the step of another one
+        self._left: np.ndarray | list[torch.Tensor] | None = (
+            None  # the bits or the samples that the last update left, if written
+        )
+        self._is_restored = False
         self.follow(held)
 
     def follow(self, held: Sequence[Held]) -> None:
@@ -79,10 +83,22 @@ class WrittenWeights:
             is_written = self._versions() != self._after or self._samples.num_changed(self._sampled)
             self._updated = None if is_written else self._look()
 
-    def see_pass(self) -> None:
-        """A backward pass begins that is not the first of its step."""
-        if self._recorder.is_looking and self.is_moved():
-            self.moved = self._look()
+    def see_pass(self, is_first: bool) -> None:
+        """A backward pass begins.
+
+        Args:
+            is_first: Whether it is the first one of its step, before which a script may have restored what it wrote.
+        """
+        if not is_first:
+            self.moved = self._look() if self._recorder.is_looking and self.is_moved() else self.moved
+        elif self._left is not None and self.is_moved() and self._is_as_left(self._left):
+            self._is_restored, self._begun, self._begun_sampled = True, self._versions(), self._samples.taken()
+
+    def _is_as_left(self, left: np.ndarray | list[torch.Tensor]) -> bool:
+        """Returns whether the weights are those right after the last update again."""
+        if isinstance(left, list):
+            return bool(left) and not self._samples.num_changed(left)
+        return np.array_equal(self._look().resolve()["bits"][self._is_trained], left)
 
     def is_moved(self) -> bool:
         """Returns whether weights were written since the step began."""
@@ -95,6 +111,7 @@ class WrittenWeights:
             weights: Those with which the next step begins.
         """
         found: dict[Phase, np.ndarray] = {}
+        self._left = None
         for phase, pending in ((UPDATED, self._updated), (MOVED, self.moved)):
             stats = pending.resolve() if pending is not None else None
             if stats is None or len(stats) != len(weights):  # tensors were added since
@@ -102,6 +119,7 @@ class WrittenWeights:
             if phase == MOVED or (stats["bits"] != weights["bits"])[self._is_trained].any():
                 found[phase] = stats
         if UPDATED in found:
+            self._left = found[UPDATED]["bits"][self._is_trained]
             self._expect_more()
         return found
 
@@ -116,8 +134,12 @@ class WrittenWeights:
             num_changed = max(num_changed, self._samples.num_changed(self._sampled))
         if num_changed:
             self._expect_more()
+        if self._updated is None:
+            self._left = self._sampled if num_changed else None
         before, after = self._before, 0 if self._updated is not None else num_changed
         self._begun, self._after, self._sampled, self._updated, self.moved = now, [], [], None, None
         self._begun_sampled = self._samples.taken() if recorder.number + 1 < self._expected else []
         self._before, after = (0, after) if recorder.is_looking else (after, 0)
-        return ({"written_tensors": before} if before else {}) | ({"written_after": after} if after else {})
+        counts = {"written_tensors": before, "written_after": after, "restored": int(self._is_restored)}
+        self._is_restored = False
+        return {name: count for name, count in counts.items() if count}
