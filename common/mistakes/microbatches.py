@@ -2,7 +2,7 @@
 
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
-from samestep.common.mistakes.seen_tensor import common_ratio
+from samestep.common.mistakes.seen_tensor import common_ratio, differing
 from samestep.common.steps.gradient_transforms import KEPT_CALLS, ZEROED_PASSES
 from samestep.common.steps.recorded_run import digest_of
 
@@ -34,7 +34,8 @@ def _times(evidence: Evidence) -> Words | None:
     if ratio is None:
         return None
     ratio /= clipped
-    if near(ratio, 1.0) or not near(loss, ratio):
+    is_chance = sum(each.size for each in differing(evidence.gradients)) == 1  # as of a temperature: any two have a ratio
+    if ratio < 0 or near(ratio, 1.0) or not near(loss, ratio) or is_chance:
         return None
     return {"ratio": spell(ratio), "when": ", before clipping" if evidence.is_transformed else ""}
 

@@ -88,6 +88,15 @@ def test_a_step_without_a_backward_pass_that_is_clipped_ends_no_judgement() -> N
     assert named(Evidence("gradient", 1, *sides, seen(2 / 3))) == ["clip_by_other_norm"]
 
 
+@pytest.mark.parametrize(("ratio", "num", "size", "expected"), [(0.7, 1, 1, []), (0.7, 2, 1, ["loss_times"]), (-0.7, 2, 64, [])])
+def test_a_loss_of_one_number_or_of_another_sign_is_not_divided_by_another_number(
+    ratio: float, num: int, size: int, expected: list[str]
+) -> None:
+    """As where a target entropy has the other sign, and only the logarithm of a temperature has a gradient."""
+    side = dataclasses.replace(SIDE, loss=ratio)
+    assert named(Evidence("loss", 0, SIDE, side, seen(ratio, size)[:num])) == expected
+
+
 @pytest.mark.parametrize("phase", ["loss", "gradient"])
 def test_gradients_that_are_clipped_to_nothing_end_no_judgement(phase: str) -> None:
     clipped = dataclasses.replace(SIDE, scalars={CLIP_NORM: 2.0, CLIP_MOST: 0.0})
