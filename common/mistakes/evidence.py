@@ -34,6 +34,7 @@ class Side:
         alone: How many examples all steps were given that the other run does not have at all; None if nobody knows.
         repeated: How many examples came again within one pass through a DataLoader; None if nobody knows.
         comes_more_often: Whether what it has more in this step came more often in all steps than any example of the other run.
+        is_elsewhere: Whether the other run was given some of what it has more here later, within the pass through the data.
         distinct: At least how many different examples all steps were given.
         is_evaluated: Whether the model was in evaluation mode.
         begins_pass: Whether a pass through the data began in this step.
@@ -63,6 +64,7 @@ class Side:
     alone: int | None = None
     repeated: int | None = None
     comes_more_often: bool = False
+    is_elsewhere: bool = False
     distinct: int = 0
     is_evaluated: bool = False
     begins_pass: bool = False

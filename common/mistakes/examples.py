@@ -1,6 +1,8 @@
 """Mistakes in what a step is given: examples that are missing, doubled, repeated or in another order."""
 
 import collections
+import itertools
+import operator
 
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.microbatches import goes_on
@@ -55,7 +57,7 @@ def _doubled(evidence: Evidence) -> Words | None:
 
 
 def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
-    """Returns whether B calls its model once more on all examples of a call, or of the step, as no sampler does.
+    """Returns whether B calls its model once more on all examples of calls, or of the step, as no sampler does.
 
     Nobody knows where A has some examples more often than others: they may be no examples, but the single words of sentences.
     """
@@ -64,10 +66,16 @@ def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
     if evidence.a.examples.total() == evidence.b.examples.total():
         return len(more) > 1 and more == set(evidence.b.examples)  # as where a query is left out for its support
     for rows in (evidence.b.rows or {}).values():
-        places = [place for place, row in enumerate(rows) if row in more]
-        again = [rows[place] for place in places[-len(more) :]]
-        is_one_call = len(places) >= 2 * len(more) > 2 and places[-1] - places[-len(more)] == len(more) - 1
-        if is_one_call and again == [rows[place] for place in places[: len(more)]]:
+        last, again = (
+            dict[int, int](),
+            list[tuple[int, int]](),
+        )  # the places of those that come once more: before, and now
+        for place, row in enumerate(rows):
+            if row in more and row in last:
+                again.append((place, last[row]))
+            last[row] = place
+        follows = [one[0] + 1 == other[0] and one[1] < other[1] for one, other in itertools.pairwise(again)]
+        if len(again) > 1 and all(map(operator.or_, [False, *follows], [*follows, False])):  # none comes alone
             return True
     return more == set(evidence.b.examples)
 
@@ -75,11 +83,13 @@ def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
 def _dropped(evidence: Evidence) -> Words | None:
     """B has some of A's examples and no other, and A was not given them again within a pass, as what fills up a batch is."""
     ours, theirs = evidence.a.examples, evidence.b.examples
-    less, times = ours - theirs, {ours[row] / count for row, count in theirs.items()}
+    less = ours - theirs
     is_again = evidence.b.repeated == 0 and less.total() <= (evidence.a.repeated or 0)
     if (is_again and (evidence.step > 0 or set(less) <= set(theirs))) or goes_on(evidence.a, evidence.b):
         return None
-    if theirs - ours or not less or not theirs or (len(ours) == len(theirs) and len(times) == 1):  # more passes
+    if (
+        theirs - ours or not theirs or set(less) <= set(theirs) or evidence.a.is_elsewhere
+    ):  # the third: only called again
         return None
     return {"less": counted(less.total(), "example"), "total": str(ours.total())}
 
@@ -138,7 +148,9 @@ def _last_dropped(evidence: Evidence) -> Words | None:
 
 def _reordered(evidence: Evidence) -> Words | None:
     a, b = evidence.a, evidence.b
-    is_cut = goes_on(a, b) or goes_on(b, a)  # into steps of other sizes, in one order
+    is_cut = (
+        goes_on(a, b) or goes_on(b, a) or a.examples <= b.examples or b.examples <= a.examples
+    )  # into steps of other sizes
     return {} if {a.again, a.alone, b.again, b.alone} == {0} and not is_cut else None
 
 

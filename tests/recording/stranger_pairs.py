@@ -75,6 +75,7 @@ NEWCOMERS = [
     ("energies", "off", "unnamed", "step 0, gradient, layer 2: the gradient of 2.bias alone differs"),
     ("process", "twice", "unnamed", "step 0, loss: the loss and every gradient are 2.000 x A's"),
     ("batches", "twice", "repeated_in_a_pass", "B is given 16 examples again, and A none"),
+    ("batches", "halves", "unnamed", "4 of A's 8 examples are among the 4 of B"),
 ]
 """As above, of newcomers.py."""
 GUESTS = [

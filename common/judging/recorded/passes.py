@@ -16,8 +16,14 @@ MOST_EXAMPLES = 10**6
 class DataPasses:
     """The passes of a run, one step after the other. A step that accumulates over the end of a pass has some of the next."""
 
-    def __init__(self) -> None:
-        """Has seen none."""
+    def __init__(self, number: int = 0) -> None:
+        """Has seen none.
+
+        Args:
+            number: The number of a step.
+        """
+        self._number, self._is_rest = number, True
+        self.rest = set[int]()  # what comes after that step, until the next pass
         self._seen: set[int] | None = None
         self._repeated, self._of_last, self._has_begun = 0, 0, False
 
@@ -29,6 +35,9 @@ class DataPasses:
         """
         counts, rows = step.counts, step.rows or {}
         is_first = bool(counts.get("data_passes"))
+        if step.number > self._number:
+            self._is_rest &= not is_first
+            self.rest.update(step.examples or () if self._is_rest else ())
         if (
             is_first and self._seen is not None and step.passes > 1
         ):  # what the pass has not yielded is of the one before
@@ -64,7 +73,7 @@ def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
     """
     past = Past(1, walk.pairing, 0), Past(1, walk.pairing, 1)
     given = collections.Counter[int](), collections.Counter[int]()
-    passes = (DataPasses(), DataPasses())
+    passes = DataPasses(evidence.step), DataPasses(evidence.step)
     is_known, following = True, [None, None]  # type: bool, list[collections.Counter[int] | None]
     for one, other in walk.steps():
         if one.number == evidence.step + 1:
@@ -79,13 +88,13 @@ def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
             if is_known:
                 own.add(step)
     sides = []
-    for side, rest, each, own, others, through, further in zip(
+    for side, rest, each, own, others, (through, after), further in zip(
         (evidence.a, evidence.b),
         (evidence.b, evidence.a),
         past,
         given,
         given[::-1],
-        passes,
+        (passes, passes[::-1]),
         following,
         strict=True,
     ):
@@ -93,7 +102,8 @@ def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
         is_often = all(own[row] > most for row in side.examples - rest.examples)
         alone = sum(count for row, count in more.items() if row not in others)
         known = {"again": more.total() - alone, "alone": alone, "repeated": through.repeated} if is_known else {}
-        known |= {"comes_more_often": is_often} if is_known else {}
+        is_elsewhere = not after.rest.isdisjoint(side.examples - rest.examples)
+        known |= {"comes_more_often": is_often, "is_elsewhere": is_elsewhere} if is_known else {}
         known |= {"later": each.digests[len(side.digests) :], "distinct": len(own)}
         sides.append(dataclasses.replace(side, rates=each.rates, following=further, **known))
     return dataclasses.replace(evidence, a=sides[0], b=sides[1])

@@ -88,7 +88,9 @@ def test_a_step_without_a_backward_pass_that_is_clipped_ends_no_judgement() -> N
     assert named(Evidence("gradient", 1, *sides, seen(2 / 3))) == ["clip_by_other_norm"]
 
 
-@pytest.mark.parametrize(("ratio", "num", "size", "expected"), [(0.7, 1, 1, []), (0.7, 2, 1, ["loss_times"]), (-0.7, 2, 64, [])])
+@pytest.mark.parametrize(
+    ("ratio", "num", "size", "expected"), [(0.7, 1, 1, []), (0.7, 2, 1, ["loss_times"]), (-0.7, 2, 64, [])]
+)
 def test_a_loss_of_one_number_or_of_another_sign_is_not_divided_by_another_number(
     ratio: float, num: int, size: int, expected: list[str]
 ) -> None:

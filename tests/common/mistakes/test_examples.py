@@ -83,3 +83,30 @@ def test_a_model_that_is_called_once_more_on_its_examples_has_lost_no_place_in_t
     evidence = Evidence("data", 0, once, twice, [gradient])
     found = causes(evidence.swapped() if is_swapped else evidence)
     assert "position_lost" not in [each.name for each in found]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ((1, 2, 3, 4), (1, 2, 1, 2, 3, 4, 3, 4), []),  # each of two tasks takes two steps within, as in meta-learning
+        ((1, 2, 3, 4), (1, 2, 3, 4, 1), ["padded_sample_twice"]),
+        ((1, 2, 2, 3), (1, 2, 2, 3, 1, 2, 3), []),  # a penalty on other inputs: none is missing
+        ((1, 2, 3, 4), (1, 2), ["dropped_shard"]),
+    ],
+)
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_a_model_that_is_called_again_on_some_examples_is_given_no_others(
+    ours: tuple[int, ...], theirs: tuple[int, ...], expected: list[str], is_swapped: bool
+) -> None:
+    evidence = Evidence("data", 0, side(ours, 0), side(theirs, 0))
+    found = causes(evidence.swapped() if is_swapped else evidence)
+    assert [each.name for each in found] == expected
+
+
+@pytest.mark.parametrize(("is_elsewhere", "expected"), [(False, ["dropped_shard"]), (True, [])])
+def test_a_smaller_batch_whose_rest_comes_in_another_step_is_missing_none(
+    is_elsewhere: bool, expected: list[str]
+) -> None:
+    """As where each of two workers makes batches of half the size, which come in turn."""
+    more = dataclasses.replace(side((1, 2, 3, 4), 0), is_elsewhere=is_elsewhere)
+    assert [each.name for each in causes(Evidence("data", 0, more, side((1, 2), 0)))] == expected
