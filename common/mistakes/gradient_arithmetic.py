@@ -80,6 +80,8 @@ def times(
     if ratio is None or evidence.is_transformed:
         return None
     has_ratio = of_loss is not None and near(of_loss, ratio)
+    if not has_ratio and any(each.norm == length(each.other) == 0 for each in evidence.gradients):
+        return None  # what starts as zero, as the second matrix of an adapter, hides from the loss that its layer has the factor
     return ratio_words(ratio, number_of(evidence)) if is_on_loss in (None, has_ratio) else None
 
 

@@ -99,6 +99,19 @@ def test_a_loss_of_one_number_or_of_another_sign_is_not_divided_by_another_numbe
     assert named(Evidence("loss", 0, SIDE, side, seen(ratio, size)[:num])) == expected
 
 
+@pytest.mark.parametrize(("factor", "expected"), [(0.0, []), (1.0, ["divided_by_microbatches"])])
+def test_gradients_are_divided_by_no_micro_batches_where_an_adapter_may_have_another_scale(
+    factor: float, expected: list[str]
+) -> None:
+    """The first matrix of an adapter gets no gradient as long as the second is zero."""
+    side = dataclasses.replace(SIDE, passes=2)
+    first, second = (
+        dataclasses.replace(each, one=by * each.one, other=by * each.other)
+        for each, by in zip(seen(0.5), (factor, 1.0), strict=True)
+    )
+    assert named(Evidence("gradient", 0, side, side, [first, second])) == expected
+
+
 @pytest.mark.parametrize("phase", ["loss", "gradient"])
 def test_gradients_that_are_clipped_to_nothing_end_no_judgement(phase: str) -> None:
     clipped = dataclasses.replace(SIDE, scalars={CLIP_NORM: 2.0, CLIP_MOST: 0.0})
