@@ -102,7 +102,7 @@ def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
         is_often = all(own[row] > most for row in side.examples - rest.examples)
         alone = sum(count for row, count in more.items() if row not in others)
         known = {"again": more.total() - alone, "alone": alone, "repeated": through.repeated} if is_known else {}
-        is_elsewhere = not after.rest.isdisjoint(side.examples - rest.examples)
+        is_elsewhere = after.repeated is not None and not after.rest.isdisjoint(side.examples - rest.examples)
         known |= {"comes_more_often": is_often, "is_elsewhere": is_elsewhere} if is_known else {}
         known |= {"later": each.digests[len(side.digests) :], "distinct": len(own)}
         sides.append(dataclasses.replace(side, rates=each.rates, following=further, **known))
