@@ -2,8 +2,10 @@
 
 import collections
 import dataclasses
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Collection, Mapping, Sequence
 
 from samestep.common.mistakes.seen_tensor import SeenTensor, parameters
 from samestep.common.steps import gradient_transforms
@@ -89,6 +91,23 @@ class Side:
     def factor(self) -> float:
         """What the gradient was multiplied by between the backward pass and the update."""
         return gradient_transforms.factor(self.scalars)
+
+    def calls_again(self, more: Collection[int]) -> bool:
+        """Returns whether a rank is given examples once more of which each comes after or before another one, as whole calls are.
+
+        Args:
+            more: The examples.
+        """
+        for rows in (self.rows or {}).values():
+            last, again = dict[int, int](), list[tuple[int, int]]()  # where it comes now, and where it came before
+            for place, row in enumerate(rows):
+                if row in more and row in last:
+                    again.append((place, last[row]))
+                last[row] = place
+            follows = [one[0] + 1 == other[0] and one[1] < other[1] for one, other in itertools.pairwise(again)]
+            if len(again) > 1 and all(map(operator.or_, [False, *follows], [*follows, False])):
+                return True
+        return False
 
     def split(self, *phases: str) -> dict[str, tuple[int, ...]]:
         """Returns the ranks that differ in some phases, by the name of the tensor or scalar."""

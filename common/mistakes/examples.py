@@ -1,8 +1,6 @@
 """Mistakes in what a step is given: examples that are missing, doubled, repeated or in another order."""
 
 import collections
-import itertools
-import operator
 
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.microbatches import goes_on
@@ -65,19 +63,7 @@ def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
         return True
     if evidence.a.examples.total() == evidence.b.examples.total():
         return len(more) > 1 and more == set(evidence.b.examples)  # as where a query is left out for its support
-    for rows in (evidence.b.rows or {}).values():
-        last, again = (
-            dict[int, int](),
-            list[tuple[int, int]](),
-        )  # the places of those that come once more: before, and now
-        for place, row in enumerate(rows):
-            if row in more and row in last:
-                again.append((place, last[row]))
-            last[row] = place
-        follows = [one[0] + 1 == other[0] and one[1] < other[1] for one, other in itertools.pairwise(again)]
-        if len(again) > 1 and all(map(operator.or_, [False, *follows], [*follows, False])):  # none comes alone
-            return True
-    return more == set(evidence.b.examples)
+    return evidence.b.calls_again(more) or more == set(evidence.b.examples)
 
 
 def _dropped(evidence: Evidence) -> Words | None:
