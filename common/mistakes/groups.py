@@ -24,9 +24,22 @@ def is_regrouped(one: Mapping[str, float], other: Mapping[str, float], differing
         differing: The names of those that differ; none of anything but groups.
     """
     names = {_place_of(name)[0] for scalars in (one, other) for name in scalars if _place_of(name)[1]}
+    return all(_place_of(name)[0] in names for name in differing) and _have_alike(one, other, names)
+
+
+def has_other_groups(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Returns whether a group of one step has options that no group of the other one has, among those that both know.
+
+    Args:
+        one: The scalars of the one step.
+        other: Those of the other.
+    """
+    known = ({_place_of(name)[0] for name in scalars} for scalars in (one, other))
+    return not _have_alike(one, other, set.intersection(*known) - {*_OF_GRADIENTS})
+
+
+def _have_alike(one: Mapping[str, float], other: Mapping[str, float], names: Collection[str]) -> bool:
     groups, others = groups_of(one, names), groups_of(other, names)
-    if not all(_place_of(name)[0] in names for name in differing):
-        return False
     pairs = ((groups, others), (others, groups))
     return all(any(_is_alike(each, group) for group in theirs) for ours, theirs in pairs for each in ours)
 

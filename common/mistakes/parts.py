@@ -49,14 +49,14 @@ def updated_again(evidence: Evidence) -> Words | None:
 
 
 def kept(evidence: Evidence) -> Words | None:
-    """The gradients of B are A's, with those that both had a step before added. What was clipped is what is kept."""
+    """The gradients of B are A's, with what the steps before left there added, as in A. What was clipped is what is kept."""
     ratio = evidence.clipped
     if all(each.explained_by(ratio) for each in evidence.gradients):
         return None
     for each in evidence.gradients:
-        if each.earlier is None:
+        if each.strays is None:
             return None
-        added = evidence.b.factor * each.earlier
+        added = evidence.b.factor * each.strays[0]
         larger = max(1.0, abs(ratio), length(added) / each.norm if each.norm else 1.0)
         if not each.made_by(added, ratio, larger):
             return None
@@ -145,7 +145,7 @@ PARTS = (
         "gradients_not_cleared",
         GRADIENTS,
         kept,
-        "every gradient of B is A's plus that of the step before: B does not clear its gradients between steps",
+        "every gradient of B is A's plus that of a step before, which A clears and B does not: a `zero_grad` is missing",
         "pytorch/pytorch#47175",
         has_sides=True,
     ),

@@ -41,7 +41,7 @@ STRAYS = (
         GRADIENT_PHASES,
         _added,
         "{count} of {total} gradients of B are A's plus what the backward pass of an earlier step left there, one "
-        "that updated other parameters: a `detach` is missing, and nothing set the gradients to zero",
+        "that updated other parameters: a `detach` is missing, or a `zero_grad` before this step's pass",
         has_sides=True,
     ),
 )

@@ -3,7 +3,10 @@
 PAIRS = [
     ("groups", "each", "same", "groups are the same in another order"),
     ("groups", "swapped", "unnamed", "update"),
+    ("groups largest", "every", "unnamed", "step 0, update, layer 3"),
     ("gan", "together", "same", ""),
+    ("gan", "kept", "gradients_not_cleared", "step 2, gradient, layer Sequential.2: every gradient of B is A's plus"),
+    ("gan", "added", "gradients_not_cleared", "step 3, gradient, layer Linear: every gradient of B is A's plus"),
     ("terms", "idle", "same", "one of the two calls its model more often on the same examples, which changes nothing"),
     ("terms", "clipped", "same", "B clips its gradients to a norm of 100, and A does not; no step shows it"),
     ("terms", "twice", "unnamed", "A calls its model on 8 examples 8 times, and B on the same 16 times"),

@@ -84,7 +84,7 @@ def test_a_missing_detach_is_named_where_it_matters(folder: Path, records: dict[
     assert [cause.name for cause in verdict.causes] == ["stray_gradients"]
     assert verdict.headline.endswith(
         "2 of 2 gradients of B are A's plus what the backward pass of an earlier step left there, one that updated other "
-        "parameters: a `detach` is missing, and nothing set the gradients to zero"
+        "parameters: a `detach` is missing, or a `zero_grad` before this step's pass"
     )
     assert judge(read_run(folder / "gan-cleared"), read_run(folder / "cleared")).kind == "same"
     strays = [("stray" in step.stats) for step in records["gan"][0][1]]

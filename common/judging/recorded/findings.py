@@ -15,7 +15,7 @@ from samestep.common.judging.recorded.verdict import EXACT, FirstDifference, lay
 from samestep.common.judging.recorded.walk import ComparedTensors, Walk
 from samestep.common.judging.recorded.written import find_begun, find_others
 from samestep.common.mistakes.gradient_arithmetic import phase_of
-from samestep.common.mistakes.groups import is_regrouped, other_options
+from samestep.common.mistakes.groups import has_other_groups, is_regrouped, other_options
 from samestep.common.mistakes.mistake import few, near, of_norm, spell
 from samestep.common.mistakes.rates import same_number
 from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio
@@ -183,7 +183,8 @@ def _update(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -
     )
     before, begun = (each.before("weight") for each in past)
     beside = [other_options(one.scalars, other.scalars)]
-    is_kink = before is not None and _is_turned(walk, one, other, compared, before)
+    is_of_options = has_other_groups(one.scalars, other.scalars)  # which move numbers otherwise, and rounding need not
+    is_kink = before is not None and not is_of_options and _is_turned(walk, one, other, compared, before)
     if before is not None and begun is not None:
         off = next(each.off for each in walk.seen(compared, (before, begun)) if each.name == name)
         beside.append(f"the update of {name} is off by {of_norm(off)}" if math.isfinite(off) else "")

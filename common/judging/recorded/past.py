@@ -70,7 +70,7 @@ class Past:
         rates: The learning rate of each step.
         digests: A hash of the examples of each step.
         last: What was seen of all its own tensors in the step before.
-        strays: The projections of gradients that steps left and that no update used yet; NaN or None where there are none.
+        strays: The projections of the gradients that steps left, unless they were set to zero; NaN or None where there are none.
         examples: Those of all steps.
     """
 
@@ -105,12 +105,10 @@ class Past:
     def end(self, step: RunStep) -> None:
         """Notes what a step did, after it was judged."""
         self.usual_passes, self.last = max(self.usual_passes, step.passes), step.sums or {}
-        if self.strays is not None and "gradient" in self.last:
-            self.strays[~np.isnan(self.last["gradient"].square)] = np.nan
-        if "stray" in self.last:
-            left = self.last["stray"].projections
-            before = np.full_like(left, np.nan) if self.strays is None else self.strays
-            self.strays = np.where(np.isnan(left), before, left)
+        for phase in ("gradient", "stray"):  # of what an update used, and of what it did not
+            if phase in self.last:
+                left = self.last[phase].projections
+                self.strays = left if self.strays is None else np.where(np.isnan(left), self.strays, left)
 
 
 def _places(examples: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,11 @@ def groups():
         decays = [([each], 0.1 if each.ndim > 1 else 0.0) for each in reversed([*model.parameters()])]
     if "swapped" in words:
         decays = [(others, 0.1), (matrices, 0.0)]
-    optimizer = torch.optim.AdamW([{"params": each, "weight_decay": decay} for each, decay in decays], lr=0.01)
+    algorithm = torch.optim.AdamW
+    if "largest" in words:
+        algorithm = torch.optim.Adamax
+        decays = [([*model.parameters()], 0.02)] if "every" in words else [(matrices, 0.02), (others, 0.0)]
+    optimizer = algorithm([{"params": each, "weight_decay": decay} for each, decay in decays], lr=0.01)
     for part in BATCHES:
         optimizer.zero_grad()
         functional.cross_entropy(model(inputs[part]), targets[part]).backward()
@@ -36,7 +40,8 @@ def gan():
     generator, critic = nn.Linear(4, 6), nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (generator, critic)]
     for part in BATCHES:
-        critic.zero_grad()
+        if "kept" not in words:
+            critic.zero_grad()
         real, fake = inputs[part], generator(noise[part]).detach()
         if "together" in words:
             both = critic(torch.cat([real, fake]))
@@ -44,7 +49,8 @@ def gan():
         else:
             (critic(fake).mean() - critic(real).mean()).backward()
         optimizers[1].step()
-        generator.zero_grad()
+        if "added" not in words:
+            generator.zero_grad()
         (-critic(generator(noise[part])).mean()).backward()
         optimizers[0].step()
 
