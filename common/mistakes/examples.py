@@ -73,9 +73,8 @@ def _dropped(evidence: Evidence) -> Words | None:
     is_again = evidence.b.repeated == 0 and less.total() <= (evidence.a.repeated or 0)
     if (is_again and (evidence.step > 0 or set(less) <= set(theirs))) or goes_on(evidence.a, evidence.b):
         return None
-    if (
-        theirs - ours or not theirs or set(less) <= set(theirs) or evidence.a.is_elsewhere
-    ):  # the third: only called again
+    is_called_again, is_of_words = set(less) <= set(theirs), len({*ours.values()}) > 1  # as those of a packed text
+    if theirs - ours or not theirs or is_called_again or is_of_words or evidence.a.is_elsewhere:
         return None
     return {"less": counted(less.total(), "example"), "total": str(ours.total())}
 

@@ -36,6 +36,11 @@ def test_a_shard_is_missing_from_a_first_step_whatever_comes_again_later() -> No
     assert [each.name for each in found] == ["dropped_shard"]
 
 
+def test_a_packed_text_that_is_a_word_shorter_is_missing_no_example() -> None:
+    whole, shorter = (dataclasses.replace(side(rows, 0), again=1) for rows in ((1, 2, 1, 3), (1, 2, 1)))
+    assert not causes(Evidence("data", 0, whole, shorter))
+
+
 def test_a_batch_that_is_as_large_as_two_of_a_later_pass_is_missing_none() -> None:
     """Passes in one order: the examples of the next step have been a step before."""
     less = dataclasses.replace(
