@@ -215,11 +215,15 @@ def _put_file_back(copy: Path, path: Path, inode: Sequence[int] | None) -> None:
         return
     if not path.is_file():
         _make_room(path)
-    shutil.copy2(copy, unfinished := _beside(path))
-    status = copy.stat()
-    with contextlib.suppress(OSError):  # only root may give files away
-        os.chown(unfinished, status.st_uid, status.st_gid)
-    unfinished.replace(path)
+    unfinished, status = _beside(path), copy.stat()
+    try:
+        shutil.copy2(copy, unfinished)
+        with contextlib.suppress(OSError):  # only root may give files away
+            os.chown(unfinished, status.st_uid, status.st_gid)
+        unfinished.replace(path)
+    except BaseException:  # Ctrl-C as well: the copy is still there, and the next diff puts it back
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _is_same(copy: Path, path: Path) -> bool:

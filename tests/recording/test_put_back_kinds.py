@@ -1,6 +1,7 @@
 """A rerun that puts a file in the place of a folder, changes a mode or writes to a file of two names leaves all as it was."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -59,6 +60,26 @@ def test_a_database_that_is_named_by_an_address_is_put_back(place: Path) -> None
     drops = "connection.execute('drop table t'); connection.commit()"
     rerun(f"import sqlite3; connection = sqlite3.connect('file:trials.db?mode=rw', uri=True); {drops}", place)
     assert (place / "trials.db").read_bytes() == before
+
+
+def test_an_interrupt_while_files_are_put_back_leaves_no_unfinished_one(
+    place: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, copy = states(place), shutil.copy2
+
+    def interrupted(*paths: Path) -> None:
+        copy(*paths)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copy2", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            rerun("open('best.pt', 'w').write('other')", place)
+    assert [*place.glob(".*")] == []
+    rerun("pass", place)
+    after = states(place)
+    assert {path: after.get(path) for path in before} == before
 
 
 def test_a_rerun_cannot_remove_the_copies(place: Path) -> None:  # noqa: F811
