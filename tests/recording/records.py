@@ -1,13 +1,14 @@
 """Reads records as tests want them: the statistics of whole tensors, put together from the pieces of all ranks."""
 
-import atexit
 import contextlib
 import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,45 +82,65 @@ def record(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
 
 Case = tuple[str, Sequence[str], dict[str, object] | None, int]
 """A script, its arguments, how it is recorded if it is, and the number of its processes."""
-_HAVE: dict[str, subprocess.Popen[str]] = {}
-"""The processes that have a framework, of which each worker of a test session starts one."""
+_CONNECTED: dict[str, "Connection"] = {}
+"""Framework -> what this process has asked before."""
+_STARTED: list[subprocess.Popen[bytes]] = []
+"""What this process has started, which may still run when it ends."""
+
+
+class Connection:
+    """To a process that has a framework, of which a test session has one: the first of its workers to ask starts it."""
+
+    def __init__(self, framework: str) -> None:
+        name = f"\0samestep {os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())} {framework}"
+        for _ in range(3):  # one that nobody needed any more may just have ended
+            _start(framework, name)
+            self._socket = socket.socket(socket.AF_UNIX)
+            with contextlib.suppress(ConnectionError):
+                self._socket.connect(name)
+                self._stream = self._socket.makefile("rw")
+                if answered_by := self._stream.readline():
+                    self._group = int(answered_by)
+                    return
+            self._socket.close()
+            time.sleep(0.1)
+        raise RuntimeError(f"no process has {framework}")
+
+    def ask(self, cases: "Sequence[Case]") -> dict[str, str]:
+        """Has scripts run, one after the other."""
+        try:
+            print(json.dumps(cases), file=self._stream, flush=True)
+            assert select.select([self._socket], [], [], 500)[0], "the scripts do not end"
+            return json.loads(self._stream.readline())
+        except BaseException:
+            self._stream.close()
+            self._socket.close()
+            with contextlib.suppress(ProcessLookupError):  # it would answer later
+                os.killpg(self._group, signal.SIGKILL)
+            raise
+
+
+def _start(framework: str, name: str) -> None:
+    """Starts the process that listens to a name, unless one does."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        try:
+            listening.bind(name)
+        except OSError:
+            return
+        listening.listen()
+        line = [sys.executable, "-m", "tests.recording.run_many", framework, str(os.getpid())]
+        _STARTED.append(subprocess.Popen(line, cwd=ROOT, stdin=listening, process_group=0))
 
 
 def run_forked(framework: str, cases: Sequence[Case]) -> str:
     """What scripts print, one after the other, each in processes that are forked off one that has their framework."""
-    if framework not in _HAVE or _HAVE[framework].poll() is not None:
-        line = [sys.executable, "-m", "tests.recording.run_many", framework]
-        _HAVE[framework] = subprocess.Popen(
-            line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
-        )
-        atexit.register(_end, _HAVE[framework])
-    process = _HAVE[framework]
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        print(json.dumps(cases), file=process.stdin, flush=True)
-        assert select.select([process.stdout], [], [], 500)[0], "the scripts do not end"
-        said = json.loads(process.stdout.readline())
-    except BaseException:
-        _kill(process)  # it would answer later
-        raise
+    connection = _CONNECTED.pop(framework, None) or Connection(framework)
+    said = connection.ask(cases)
+    _CONNECTED[framework] = connection
     assert not said["failed"], f"{said['failed']} failed: {said['err']}"
     is_recorded = any(options is not None for _, _, options, _ in cases)  # else a script may say which reruns it makes
     assert not is_recorded or "samestep:" not in said["err"], said["err"]
     return said["out"]
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    try:
-        process.communicate(timeout=10)
-    finally:
-        _kill(process)
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    """Kills it with the scripts that were forked off it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(timeout=10)
 
 
 def run_many(folder: Path, cases: dict[str, tuple[str, dict[str, object]]]) -> dict[str, list[Rank]]:

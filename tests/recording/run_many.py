@@ -1,6 +1,9 @@
-"""Records scripts in processes that are forked off this one, which has their framework: python -m tests.recording.run_many NAME.
+"""Records scripts in processes that are forked off this one, which has their framework.
 
-Each line of its input has cases, and its answer is a line: the first that failed, and what all have printed.
+`python -m tests.recording.run_many NAME PID` has the framework of a name, and ends after the process of a number.
+
+Its input is a socket, to which the workers of a test session connect. Each line of theirs has cases, and the answer is a line:
+the first that failed, and what all have printed.
 """
 
 import atexit
@@ -9,9 +12,12 @@ import importlib
 import json
 import os
 import runpy
+import select
+import socket
 import sys
 import tempfile
 import time
+from typing import NoReturn
 
 from museum.forks import run_forked
 from samestep.common.runtime.imports import import_modules
@@ -62,8 +68,38 @@ def answer(cases: list[tuple[str, list[str], dict[str, object] | None, int]]) ->
         return {"failed": failed, "out": out.read().decode(), "err": err.read().decode()}
 
 
+def serve(listening: socket.socket, starter: int) -> None:
+    """Forks off a process for each worker that connects, until all have ended, and the one that started this.
+
+    Args:
+        listening: What they connect to.
+        starter: The number of the process that started this.
+    """
+    workers = 0
+    while workers or os.getppid() == starter:
+        if select.select([listening], [], [], 0.2)[0]:
+            connection, _ = listening.accept()
+            if not os.fork():
+                listening.close()
+                answer_all(connection)
+            connection.close()
+            workers += 1
+        while workers and os.waitpid(-1, os.WNOHANG)[0]:
+            workers -= 1
+
+
+def answer_all(connection: socket.socket) -> NoReturn:
+    """Answers each line of a worker, in a group of processes of its own, which that worker may kill: its number comes first."""
+    os.setpgid(0, 0)
+    with connection.makefile("rw") as stream:
+        print(os.getpid(), file=stream, flush=True)
+        for line in stream:
+            print(json.dumps(answer(json.loads(line))), file=stream, flush=True)
+    os._exit(0)
+
+
 if __name__ == "__main__":
-    asked, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
+    listening = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     framework = sys.argv[1]
     backend = "torch" if "torch" in framework else "tensorflow"
@@ -76,6 +112,5 @@ if __name__ == "__main__":
         sys.modules["torch"].set_num_threads(1)  # a pool of threads would not survive the fork
     if "keras" in framework:
         assert sys.modules["keras"].backend.backend() == backend
-    for line in asked:
-        answers.write(json.dumps(answer(json.loads(line))) + "\n")
+    serve(listening, int(sys.argv[2]))
     os._exit(0)

@@ -12,10 +12,13 @@ from samestep.common.runtime.processes import look
 from tests.recording import records
 
 ENDLESS = """
-import os, sys, time
+import os, socket, sys, time
+connection, _ = socket.socket(fileno=0).accept()
+connection.sendall(b"%d\\n" % os.getpid())
+connection.recv(99)
 if child := os.fork():
     print(child, file=open(sys.argv[1], "w"), flush=True)
-os.close(1)
+connection.close()
 time.sleep(100)
 """
 ANSWER = """
@@ -32,10 +35,9 @@ def test_what_a_process_forked_ends_with_it_where_it_gives_no_answer(
 ) -> None:
     said, start = tmp_path / "said", subprocess.Popen
     line = [sys.executable, "-c", ENDLESS, str(said)]
-    monkeypatch.setattr(records, "_HAVE", {})
     monkeypatch.setattr(subprocess, "Popen", lambda _, **options: start(line, **options))
     with pytest.raises(ValueError, match="Expecting value"):
-        records.run_forked("torch", [])
+        records.run_forked("endless", [])
     ends = time.monotonic() + 10
     while (left := look(int(said.read_text()))) and left.is_alive and time.monotonic() < ends:
         time.sleep(0.01)
