@@ -106,18 +106,22 @@ class Connection:
             time.sleep(0.1)
         raise RuntimeError(f"no process has {framework}")
 
-    def ask(self, cases: "Sequence[Case]") -> dict[str, str]:
+    def ask(self, cases: Sequence[Case]) -> dict[str, str]:
         """Has scripts run, one after the other."""
         try:
             print(json.dumps(cases), file=self._stream, flush=True)
             assert select.select([self._socket], [], [], 500)[0], "the scripts do not end"
             return json.loads(self._stream.readline())
         except BaseException:
-            self._stream.close()
-            self._socket.close()
             with contextlib.suppress(ProcessLookupError):  # it would answer later
                 os.killpg(self._group, signal.SIGKILL)
+            self.close()
             raise
+
+    def close(self) -> None:
+        """Lets what answers it end."""
+        self._stream.close()
+        self._socket.close()
 
 
 def _start(framework: str, name: str) -> None:

@@ -44,6 +44,17 @@ def test_what_a_process_forked_ends_with_it_where_it_gives_no_answer(
     assert not (left and left.is_alive)
 
 
+@pytest.mark.torch
+def test_what_is_killed_for_one_that_asked_answers_another() -> None:
+    started = len(records._STARTED)
+    one, other = records.Connection("torch"), records.Connection("torch")
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        one.ask([object()])
+    assert other.ask([]) == {"failed": "", "out": "", "err": ""}
+    other.close()
+    assert len(records._STARTED) <= started + 1, "one process has torch"
+
+
 @pytest.mark.parametrize("ending", ["raise SystemExit(3)", "os._exit(3)", "os.kill(os.getpid(), 9)", "time.sleep(100)"])
 def test_a_script_that_fails_or_does_not_end_is_named(tmp_path: Path, ending: str) -> None:
     script, found = tmp_path / "script.py", tmp_path / "found.json"
