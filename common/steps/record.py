@@ -98,7 +98,7 @@ class RecordHeader:
     is_from_input: bool = False
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)  # a frozen one takes five times as long to make, in every step of a script
 class RecordedStep:
     """One optimizer step, as one process saw it.
 

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.utils._python_dispatch import _disable_current_modes
 
 from samestep.torch_impl.recording.pieces import has_no_numbers
-from samestep.torch_impl.recording.tensors import has_gradient, parameters_of
+from samestep.torch_impl.recording.tensors import has_gradient
 
 
 def is_rehearsed(optimizer: Optimizer, has_begun: bool) -> bool:
@@ -22,7 +22,7 @@ def is_rehearsed(optimizer: Optimizer, has_begun: bool) -> bool:
         optimizer: It is about to update its parameters, or has.
         has_begun: Whether there was a pass; before the first, wrappers let an optimizer make its state.
     """
-    first = next(parameters_of(optimizer), None)
+    first = next((each["params"][0] for each in optimizer.param_groups if each["params"]), None)
     if first is not None and has_no_numbers(first):
         return True
     return not has_begun and not has_gradient(optimizer)

@@ -103,8 +103,10 @@ class Examples:
             arguments: What it was called on.
         """
         results = [result] if isinstance(result, torch.Tensor) else tensors_in([result])
-        given = tensors_in(arguments) if results else []
-        memories = {memory_of(each) for each in given if each.layout is torch.strided and not has_no_numbers(each)}
+        memories: set[int] = set()
+        if any(each.is_leaf or each._is_view() for each in results):  # else they were computed into new memory
+            given = tensors_in(arguments)
+            memories = {memory_of(each) for each in given if each.layout is torch.strided and not has_no_numbers(each)}
         for each in results:
             self._results.add(each, memories)
 
@@ -122,7 +124,7 @@ def _chosen(
     arguments: Sequence[object], keywords: Mapping[str, object], results: Sequence[torch.Tensor]
 ) -> dict[int, torch.Tensor]:
     """Returns the tensors of a call that are no results, by their places among all of its tensors."""
-    inputs = dict[int, torch.Tensor]()
+    inputs: dict[int, torch.Tensor] = {}
     if keywords:
         arguments = [*arguments, *(keywords[name] for name in sorted(keywords))]
     for place, each in enumerate(tensors_in(arguments)):

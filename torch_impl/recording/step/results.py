@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence, Set
 
 import torch
 
-from samestep.torch_impl.recording.pieces import has_no_numbers, is_wrapped
+from samestep.torch_impl.recording.pieces import is_wrapped
 
 _MOST = 64
 """Remembered, before those that are gone are dropped."""
@@ -31,8 +31,8 @@ class Results:
         """
         if len(self.found) > _MOST:
             self.found = [each for each in self.found if each() is not None]
-        is_plain = type(result) is torch.Tensor and result.layout is torch.strided
-        if not is_plain or is_wrapped(result) or has_no_numbers(result):
+        is_plain = type(result) is torch.Tensor and result.layout is torch.strided and not result.is_meta
+        if not is_plain or is_wrapped(result):
             self.found.append(weakref.ref(result))
         elif (storage := result.untyped_storage()).data_ptr() not in given:
             layout = result.storage_offset(), result.shape, result.stride()

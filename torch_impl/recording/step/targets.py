@@ -59,7 +59,8 @@ class Targets:
     def forget(self) -> None:
         """Begins a step."""
         self._sums: list[Sums] = []
-        self._kinds, self._weights = set[str](), set[int]()
+        self._kinds: set[str] = set()
+        self._weights: set[int] = set()
         self._given: list[torch.Tensor] = []
         self._beside: list[torch.Tensor] = []
 
