@@ -6,12 +6,14 @@ part takes several times as long as in a loop that does nothing else. The least 
 tenth of a look. `benchmarks.recorder_least` has the same for Keras.
 
 Then one model is trained whose recorder is switched off and on in random turns of two steps, of which the second one counts:
-the medians of steps that are not recorded, of those of which no tensor is looked at, and of those of which all are. In one
-process, that shows differences of a tenth of what two processes of one script differ by, but nothing that a recorder costs a
+the medians of steps that are not recorded, of those of which no tensor is looked at, and of those of which all are; and how much
+of the second lies in the recorder's own hooks: the rest would be what they do to torch's calls between them. In one process, that
+shows differences of a tenth of what two processes of one script differ by, but nothing that a recorder costs a
 process as a whole.
 """
 
 import argparse
+import contextlib
 import gc
 import itertools
 import os
@@ -21,7 +23,7 @@ import struct
 import tempfile
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from benchmarks.recorder import LENGTH, SIZES, VOCABULARY, WARM_UP, training_of_torch
 from samestep.common.steps.rows import coefficients
@@ -40,9 +42,10 @@ def main() -> None:
         found = {name: statistics.median(each) * 1e6 for name, each in _measured(size, given.steps).items()}
         parts = ", ".join(f"{name} {each - found['nothing']:.0f}" for name, each in found.items())
         print(f"{size}: {parts}", flush=True)
-        bare, unseen, seen = (statistics.median(each) * 1e6 for each in _recorded(size, given.steps))
+        bare, unseen, seen, idle, busy = (statistics.median(each) * 1e6 for each in _recorded(size, given.steps))
+        hooks = f"{busy - idle:.0f} of it in hooks"
         print(
-            f"{size}: bare {bare:.0f}; recorded, no tensor looked at {unseen - bare:.0f} more, all {seen - bare:.0f} more"
+            f"{size}: bare {bare:.0f}; no tensor looked at {unseen - bare:.0f} more, {hooks}; all {seen - bare:.0f} more"
         )
         every_10 = unseen + (seen - unseen) / EVERY
         print(f"{size}: every step {seen / bare:.4f} of bare, --every {EVERY} {every_10 / bare:.4f}", flush=True)
@@ -64,15 +67,20 @@ def _measured(size: str, steps: int) -> dict[str, list[float]]:
     return found
 
 
-def _recorded(size: str, steps: int) -> tuple[list[float], list[float], list[float]]:
-    """Returns the seconds of steps that are not recorded, of those that are not looked at, and of those that are."""
+def _recorded(size: str, steps: int) -> list[list[float]]:
+    """Returns the seconds of steps that are not recorded, not looked at, and looked at; and those of hooks in the first two."""
     import torch  # noqa: F401  what is recorded has to be imported first
 
     import samestep
     from samestep.common.steps.recording import Recorder
 
-    found: tuple[list[float], list[float], list[float]] = [], [], []
-    with tempfile.TemporaryDirectory() as scratch, samestep.record(f"{scratch}/record", every=EVERY):
+    found: list[list[float]] = [[] for _ in range(6)]
+    in_hooks = list[float]()
+    with (
+        _timed_hooks(in_hooks),
+        tempfile.TemporaryDirectory() as scratch,
+        samestep.record(f"{scratch}/record", every=EVERY),
+    ):
         _, train = training_of_torch(*SIZES[size])
         train(2 * WARM_UP)
         recorder = next(each for each in gc.get_objects() if isinstance(each, Recorder))
@@ -83,11 +91,39 @@ def _recorded(size: str, steps: int) -> tuple[list[float], list[float], list[flo
                 recorder.is_ended = is_bare
                 train(1)
                 kind = 0 if is_bare else 1 + recorder.looks_at(recorder.number)
+                in_hooks.clear()
                 start = time.thread_time()
                 train(1)
                 found[kind].append(time.thread_time() - start)
+                found[3 + kind].append(sum(in_hooks))
         recorder.is_ended = True
-    return found
+    return found[:5]
+
+
+@contextlib.contextmanager
+def _timed_hooks(seconds: list[float]) -> Iterator[None]:
+    """Adds to a list how long each call of a hook takes that is made within."""
+    from samestep.torch_impl.recording.hooks import Hooks
+
+    guard = Hooks._guard
+
+    def timed_guard(hooks: Hooks, function: Callable[..., object]) -> Callable[..., object]:
+        hook = guard(hooks, function)
+
+        def timed(*arguments: object, **keywords: object) -> object:
+            start = time.thread_time()
+            try:
+                return hook(*arguments, **keywords)
+            finally:
+                seconds.append(time.thread_time() - start)
+
+        return timed
+
+    Hooks._guard = timed_guard
+    try:
+        yield
+    finally:
+        Hooks._guard = guard
 
 
 def _parts_of_torch(num_sequences: int, descriptor: int) -> dict[str, Callable[[], object]]:
