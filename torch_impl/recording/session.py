@@ -48,12 +48,9 @@ class Session:
         self._begin_step()
 
     def _begin_step(self) -> None:
-        # To call `list[int]` takes ten times as long as an empty list.
-        self._gradients: list[Pending] = []
-        self._infinite: list[torch.Tensor | bool] = []
-        self.stepped: list[weakref.ref[Optimizer]] = []
-        self.updated: frozenset[int] = frozenset()
-        self._is_replayed = False
+        self._gradients, self._infinite = [], []  # type: list[Pending], list[torch.Tensor | bool]
+        self.stepped: list[weakref.ref[Optimizer]] = []  # to call `list[int]` takes ten times as long
+        self.updated, self._is_replayed = frozenset(), False  # type: frozenset[int], bool
         self._own.passes = {}
 
     def before_call(self, module: nn.Module, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
