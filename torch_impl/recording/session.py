@@ -48,9 +48,8 @@ class Session:
         self._begin_step()
 
     def _begin_step(self) -> None:
-        self._gradients, self._infinite = [], []  # type: list[Pending], list[torch.Tensor | bool]
-        self.stepped: list[weakref.ref[Optimizer]] = []  # to call `list[int]` takes ten times as long
-        self.updated, self._is_replayed = frozenset(), False  # type: frozenset[int], bool
+        self._gradients: list[Pending] = []  # to call `list[Pending]` takes ten times as long
+        self._infinite, self.stepped, self.updated, self._is_replayed = [], [], frozenset(), False
         self._own.passes = {}
 
     def before_call(self, module: nn.Module, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
