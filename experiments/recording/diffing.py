@@ -15,7 +15,7 @@ from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.rerun_folder import count_steps
 from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
 from samestep.experiments.recording.resumed import judge_resumed
-from samestep.experiments.recording.tipping import AGAIN, perturbed, try_further
+from samestep.experiments.recording.tipping import AGAIN, perturbed, try_float64, try_further
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +165,7 @@ def _by_reruns_of_a(a: Reruns, b: Reruns, length: int) -> Diffed:
     # Examples in fewer digits are no other ones; whether a loss that is off says so is for B's own rounding to decide.
     is_exact = verdict.is_exact and verdict.first is not None and verdict.first.phase != "data"
     if is_exact or verdict.kind in ("same", "amplified") or not rounds_more(b.run, a.run):
+        verdict = try_float64(a, b, runs, verdict, length)
         return Diffed(try_further(a, b, runs, [], verdict, length), a, b)
     try:
         of_b = perturbed(b, SEEDS, length)

@@ -1,10 +1,12 @@
 """The reruns that are kept beside a record: which there are, and whether they are whole."""
 
+import hashlib
 import os
 import re
 from pathlib import Path
 
 from samestep.common.errors import SamestepError
+from samestep.common.files.reading import read_bytes
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.recorded_run import RecordedRun
 
@@ -22,6 +24,16 @@ def numbered(folder: Path, pattern: str) -> list[tuple[tuple[int, ...], Path]]:
     names = os.listdir(folder) if folder.is_dir() else []
     matches = [match for name in names if (match := re.fullmatch(pattern, name))]
     return sorted((tuple(map(int, match.groups())), folder / match[0]) for match in matches)
+
+
+def named(kind: str, weights: Path) -> str:
+    """Returns the name of the reruns that start from given weights.
+
+    Args:
+        kind: What else they are.
+        weights: The .npz file that holds the weights.
+    """
+    return f"{kind}-{hashlib.sha256(read_bytes(weights)).hexdigest()[:12]}"
 
 
 def outermost(folder: Path) -> Path:

@@ -7,7 +7,6 @@ would hide the difference.
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import re
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from samestep.common.errors import ConfigError, ParityFailed, Unavailable, WorkerFailed
-from samestep.common.files.reading import read_bytes
 from samestep.common.files.removing import discard, discard_all
 from samestep.common.files.writing import make_folder
 from samestep.common.judging.recorded.repeating import judge_again
@@ -27,7 +25,7 @@ from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.commands import RunCommand, run_again, start_of, tell_command, why_not_again
 from samestep.experiments.recording.put_back import keeping
-from samestep.experiments.recording.rerun_folder import FOLDER, numbered, outermost, read_whole
+from samestep.experiments.recording.rerun_folder import FOLDER, named, numbered, outermost, read_whole
 
 STEPS = 20
 """How many steps of the perturbed reruns are taken, unless asked otherwise."""
@@ -102,18 +100,20 @@ class Reruns:
         places = numbered(self.directory / FOLDER, rf"{name}-(\d+)-(\d+)")
         return {seed: found for (seed, _), path in places if (found := read_whole(path, 1))}
 
-    def in_float64(self, num_steps: int) -> RecordedRun:
+    def in_float64(self, num_steps: int, weights: Path | None = None) -> RecordedRun:
         """Returns the first steps of the command in float64.
 
         Args:
             num_steps: How many it takes, at least.
+            weights: The .npz file that holds the initial weights; without one, the command draws its own.
         """
-        if found := self._find("float64", num_steps):
+        name, given = (named("float64", weights), str(weights)) if weights else ("float64", self.weights)
+        if found := self._find(name, num_steps):
             return found
         self._require_repeated(num_steps)
         if self.is_unsure:
             raise Unavailable("its rounding hides whether its script still is what was recorded")
-        return self._new("float64", self._options(num_steps, float64=True))
+        return self._new(name, self._options(num_steps, float64=True, weights_from=given or None))
 
     def started_from(self, weights: Path, num_steps: int) -> RecordedRun:
         """Returns the first steps of the command, from given weights.
@@ -122,8 +122,7 @@ class Reruns:
             weights: The .npz file that holds them.
             num_steps: How many it takes, at least.
         """
-        name = f"from-{hashlib.sha256(read_bytes(weights)).hexdigest()[:12]}"
-        return self._kept(name, self._options(num_steps, weights_from=str(weights)))
+        return self._kept(named("from", weights), self._options(num_steps, weights_from=str(weights)))
 
     def initial_weights(self) -> Path:
         """Returns a .npz file with the initial weights.
@@ -131,13 +130,13 @@ class Reruns:
         Raises:
             SamestepError: The command did not write it.
         """
-        folder = self._folder()
-        path = folder / _WEIGHTS
+        path = self._folder() / _WEIGHTS
         if not path.exists():
-            self._run(RecordOptions(str(folder / "weights"), weights_to=str(path), stop_after=0))
+            self._run(RecordOptions(str(path.with_name("weights")), weights_to=str(path), stop_after=0))
         if not path.exists():
-            why = "its command wrote no initial weights; set the same seed in both scripts."
-            raise WorkerFailed(f"{self.directory}: {why}")
+            raise WorkerFailed(
+                f"{self.directory}: its command wrote no initial weights; set the same seed in both scripts."
+            )
         return path
 
     def _options(self, num_steps: int, **changes: Any) -> RecordOptions:

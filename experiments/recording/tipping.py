@@ -5,16 +5,22 @@ A number that A has there tips over in about a third of the perturbed reruns: th
 """
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 
-from samestep.common.errors import SamestepError
+from samestep.common.errors import ParityFailed, SamestepError
+from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.repeating import judge_by_reruns, repeats_itself, starts_alike
-from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.judging.recorded.verdict import RecordedVerdict, place
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
 
 AGAIN = "again"
 """The name of reruns that were made once more."""
+_IN_FLOAT64 = (
+    "{}: B is farther from A than moving A's weights in their last bit shows, and no farther than A is from its own steps in "
+    "float64, in which both take the same ones: numbers cancel there, such as 1 - p of a saturated softmax"
+)
 MORE_SEEDS = range(4, 20)
 """Of those of A that are made before a difference without a name is called one."""
 
@@ -56,6 +62,40 @@ def try_further(
             verdict = judge_by_reruns(a.run, b.run, of_a, of_b)
             if verdict.first is not None and verdict.first.step < until:
                 break
+    return verdict
+
+
+def try_float64(
+    a: Reruns, b: Reruns, runs_of_a: Sequence[RecordedRun], verdict: RecordedVerdict, length: int
+) -> RecordedVerdict:
+    """Runs both in float64 from A's weights, if a difference has no name still. Returns what is said then.
+
+    What float32 loses where large numbers cancel, no perturbed rerun shows if the numbers hardly depend on the weights. The
+    gradient of a saturated softmax is 1 - p. Each p is kept to 6e-8, so if 1 - p is 1e-5, it is rounded by up to 0.6 %; moving
+    the weights in their last bit moves 1 - p by far less, and it is rounded to the same number. How far A is from its own steps
+    in float64 shows it. The difference is rounding if B is no farther from A than that allows, and if both take the same steps
+    in float64.
+
+    Args:
+        a: The run that the other is held against.
+        b: The other.
+        runs_of_a: The perturbed reruns of A.
+        verdict: What is said with those.
+        length: How many steps reruns take.
+    """
+    is_known = any(cause.name != "other_loss" for cause in verdict.causes)  # which says only what it is not
+    if verdict.kind not in ("named", "unnamed") or is_known or not _is_open(dataclasses.replace(verdict, causes=())):
+        return verdict
+    with contextlib.suppress(SamestepError):
+        weights = a.initial_weights()
+        exact = a.in_float64(length, weights)
+        found = judge_by_reruns(a.run, b.run, runs_of_a, exact=[exact])
+        if found.exit_code == ParityFailed.exit_code or not starts_alike(a.run, exact):
+            return verdict
+        decided = judge(exact, b.in_float64(length, weights))
+        if decided.exit_code != ParityFailed.exit_code and verdict.first is not None:
+            said = found if decided.exit_code else decided
+            return dataclasses.replace(said, notes=(*said.notes, _IN_FLOAT64.format(place(verdict.first))))
     return verdict
 
 

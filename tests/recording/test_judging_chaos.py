@@ -2,17 +2,22 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from samestep.common.judging.recorded.differences import THRESHOLD
+from samestep.common.judging.recorded.differences import THRESHOLD, of_projecting
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.judging.recorded.yardstick import CERTAIN, CHAOTIC, coarser, measure
+from samestep.common.steps.projections import Piece
+from samestep.common.steps.record import FOLLOWER, RecordedTensor
 from samestep.common.steps.recorded_run import RecordedRun, Sums
-from tests.recording.judged import recorded
+from samestep.common.steps.recording import RecordOptions
+from samestep.experiments.recording.diffing import diff
+from tests.recording.judged import Fake, recorded, side
 from tests.recording.numpy_script import Script
 
 STEP = 2
@@ -146,3 +151,44 @@ def test_a_command_is_asked_for_only_where_reruns_of_it_could_say_more(
     assert (verdict.exit_code, verdict.first.step) == (4, run.steps[-1].number)
     assert verdict.is_exact == (how == "rate")
     assert verdict.need == need
+
+
+@pytest.mark.parametrize(
+    ("wrong", "vanishes", "exit_code"),
+    [
+        ("A", True, 0),  # all that is apart is what A itself is off by: 1 - p of a saturated softmax
+        ("A", False, 4),  # in float64 the two differ as well
+        ("B", True, 4),  # B alone computes in fewer digits
+    ],
+)
+def test_what_no_perturbation_shows_is_measured_in_float64(
+    tmp_path: Path, wrong: str, vanishes: bool, exit_code: int
+) -> None:
+    """Keras' momentum contrast at a temperature of 0.03, in a graph and with XLA, was off by 0.6 % in float32 alone."""
+
+    class Cancelling(Fake):
+        def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
+            if options.weights_to is not None:
+                Path(options.weights_to).write_bytes(b"")
+                return
+            self.changes = {"mistake": ""} if options.float64 and vanishes else {}
+            super().__call__(command, options, directory, is_quiet)
+
+    mistake = "gradients_off_at_random"
+    scripts = [Script(optimizer="sgd", mistake=mistake * (wrong == name)) for name in "AB"]
+    a, b = (side(script, tmp_path, name, Cancelling()) for script, name in zip(scripts, "AB", strict=True))
+    found = diff(a, b, 20).verdict
+    assert found.exit_code == exit_code
+    assert any("1 - p of a saturated softmax" in note for note in found.notes) == (exit_code == 0)
+
+
+def test_the_order_of_a_projection_is_rounding_of_what_no_rerun_perturbs() -> None:
+    """XLA adds up otherwise: a momentum encoder that had not moved was off by 18 units, and 1 unit was the yardstick."""
+    numbers = np.random.default_rng(0).normal(size=(64, 4096)).astype("float32")
+    apart = np.abs(np.cumsum(numbers, 1)[:, -1] - np.cumsum(numbers[:, ::-1], 1)[:, -1])
+    norm = np.linalg.norm(numbers, axis=1)
+    tensors = [RecordedTensor("one", "float32", Piece.whole((64, 64)), role) for role in (FOLLOWER, "parameter")]
+    pairing = Pairing(tuple(tensors), (np.arange(2), np.arange(2)))
+    rounding = of_projecting(np.ones(2), pairing, "weight")
+    assert 1 / 3 < np.sqrt(np.mean((apart / norm) ** 2)) / rounding[0] < 3
+    assert rounding[1] == 0 and not of_projecting(np.ones(2), pairing, "gradient").any()

@@ -5,8 +5,14 @@ Keras casts what a layer is given, so `fit` needs nothing but float64 as the def
 become float64 as well. A layer whose own dtype is named, and code of TensorFlow that names float32, cannot be changed.
 """
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import keras
 import numpy as np
+import tensorflow as tf
+from keras.src import backend
 from keras.src.dtype_policies import dtype_policy
 
 
@@ -31,6 +37,21 @@ def use_float64() -> None:
             if name in vars(module):
                 setattr(module, name, _ignore)
     dtype_policy.set_dtype_policy = _ignore
+    for name in ("normal", "truncated_normal", "uniform"):
+        setattr(backend.random, name, _drawn_in_float32(getattr(backend.random, name)))
+
+
+def _drawn_in_float32(draw: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+    """Draws the numbers that the script draws in float32, so initial weights are the same. TensorFlow has others in float64."""
+
+    @functools.wraps(draw)
+    def drawn(*arguments: Any, dtype: Any = None, **keywords: Any) -> tf.Tensor:
+        wanted = keras.backend.standardize_dtype(dtype)
+        is_wide = wanted == "float64"
+        found = draw(*arguments, dtype="float32" if is_wide else dtype, **keywords)
+        return tf.cast(found, wanted) if is_wide else found
+
+    return drawn
 
 
 def _ignore(policy: object) -> None:

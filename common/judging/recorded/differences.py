@@ -17,6 +17,8 @@ FLOAT64 = 1e-10
 """The yardstick of a float64 record, relative to the norm: a thousand times what healthy pairs have."""
 DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 """How a record spells a dtype -> how `UNIT_ROUNDOFF` does."""
+LINE = 2.0**12
+"""Up to so many numbers are projected in one sum. Those of a larger tensor are, row by row and then column by column."""
 _NOTHING, _FINITE, _INFINITE, _NO_NUMBER = range(4)
 """What a tensor holds: nothing or zeros, finite numbers, something infinite, or something that is not a number."""
 
@@ -52,6 +54,22 @@ def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
     trained = pairing.are_parameters & (square > 0)
     size = float(trained @ sizes)
     return np.sqrt(float(trained @ square) / size * sizes) if size else 0.0
+
+
+def of_projecting(norm: np.ndarray, pairing: Pairing, phase: Phase) -> np.ndarray:
+    """Returns how far the projections of the same weights may be apart; of those that reruns perturb, they show it.
+
+    After k of n numbers of size r, a projection has about r sqrt(k), and rounds it by u / sqrt(3). Together that is
+    u sqrt(n / 6) of the norm r sqrt(n), and sqrt(2) times as much between two runs that add up in other orders, as XLA does.
+
+    Args:
+        norm: That of each tensor.
+        pairing: The pairing of the tensors.
+        phase: What was seen.
+    """
+    added = np.maximum(np.minimum(pairing.sizes, LINE), 2 * np.sqrt(pairing.sizes))
+    are_unmoved = ~pairing.are_parameters & (phase == "weight")
+    return np.where(are_unmoved, UNIT_ROUNDOFF["float32"] * np.sqrt(added / 3), 0.0) * norm
 
 
 def with_layers(rounding: np.ndarray, pairing: Pairing) -> np.ndarray:

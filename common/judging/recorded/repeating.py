@@ -10,7 +10,7 @@ from samestep.common.judging.recorded.hashes import are_other
 from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
 from samestep.common.judging.recorded.pairing import like, pair, places_in
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.judging.recorded.yardstick import measure_both
+from samestep.common.judging.recorded.yardstick import coarser, measure, measure_both
 from samestep.common.steps.recorded_run import RecordedRun
 
 MOST_PERTURBED = 0.02
@@ -18,7 +18,11 @@ MOST_PERTURBED = 0.02
 
 
 def judge_by_reruns(
-    a: RecordedRun, b: RecordedRun, of_a: Sequence[RecordedRun], of_b: Sequence[RecordedRun] = ()
+    a: RecordedRun,
+    b: RecordedRun,
+    of_a: Sequence[RecordedRun],
+    of_b: Sequence[RecordedRun] = (),
+    exact: Sequence[RecordedRun] = (),
 ) -> RecordedVerdict:
     """Judges two recorded runs by what perturbations did to both, or to the one that was run again.
 
@@ -27,11 +31,14 @@ def judge_by_reruns(
         b: The other.
         of_a: Perturbed reruns of A.
         of_b: Those of B.
+        exact: A's steps in float64: by how far they are from A, all that was rounded in A is known.
 
     Raises:
         ConfigError: They have no step or no tensor in common.
     """
-    return judge(a, b, measure_both(a, of_a, b, of_b, pair(a, b)))
+    pairing = pair(a, b)
+    yardstick = measure_both(a, of_a, b, of_b, pairing)
+    return judge(a, b, coarser(yardstick, measure(a, exact, pairing)) if exact else yardstick)
 
 
 def judge_again(

@@ -14,6 +14,7 @@ from samestep.common.judging.recorded.differences import (
     coarsest_roundoff,
     finite,
     floor,
+    of_projecting,
     unit_of,
     with_layers,
 )
@@ -89,7 +90,7 @@ class Yardstick:
             sums: What it was in A.
         """
         norm = finite(sums.norm)
-        least = self.unit * (norm + floor(sums, self.pairing, phase))
+        least = self.unit * (norm + floor(sums, self.pairing, phase)) + of_projecting(norm, self.pairing, phase)
         if not self.is_measured:
             return _derived(number, least)
         step = min(number, self.last)
