@@ -19,9 +19,11 @@ def found(added: np.ndarray, rounding: float, norms: tuple[float, float] = (0.0,
     """The names of a gradient that has something added to it, each side clipped to 1 from a norm."""
     sides = [dataclasses.replace(SIDE, scalars={CLIP_NORM: norm, CLIP_MOST: 1.0}) for norm in norms]
     factors = [side.factor for side in sides]
-    one, other = factors[0] * OWN, factors[1] * (OWN + added)
-    kernel = SeenTensor("w", "kernel", "parameter", 64, one, other, rounding, 10.0, earlier=EARLIER * 15)
-    bias = SeenTensor("b", "bias", "parameter", 8, one[::-1], other[::-1], rounding, 10.0, earlier=EARLIER[::-1] * 15)
+    one, other, left = factors[0] * OWN, factors[1] * (OWN + added), EARLIER * 15
+    kernel, bias = (
+        SeenTensor(name, kind, "parameter", size, one[::way], other[::way], rounding, 10.0, strays=(left[::way],) * 2)
+        for name, kind, size, way in (("w", "kernel", 64, 1), ("b", "bias", 8, -1))
+    )
     return [cause.name for cause in causes(Evidence("gradient", 2, *sides, (kernel, bias)))]
 
 
