@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from samestep.common.errors import ParityFailed, SamestepError
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.repeating import judge_by_reruns, repeats_itself, starts_alike
+from samestep.common.judging.recorded.repeating import draws_alike, judge_by_reruns, repeats_itself, starts_alike
 from samestep.common.judging.recorded.verdict import RecordedVerdict, place
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
@@ -84,18 +84,21 @@ def try_float64(
         length: How many steps reruns take.
     """
     is_known = any(cause.name != "other_loss" for cause in verdict.causes)  # which says only what it is not
-    if verdict.kind not in ("named", "unnamed") or is_known or not _is_open(dataclasses.replace(verdict, causes=())):
+    first, is_open = verdict.first, _is_open(dataclasses.replace(verdict, causes=()))
+    if first is None or verdict.kind not in ("named", "unnamed") or is_known or not is_open:
         return verdict
     with contextlib.suppress(SamestepError):
         weights = a.initial_weights()
         exact = a.in_float64(length, weights)
+        if not starts_alike(a.run, exact) or not draws_alike(a.run, exact, first.step):
+            return verdict
         found = judge_by_reruns(a.run, b.run, runs_of_a, exact=[exact])
-        if found.exit_code == ParityFailed.exit_code or not starts_alike(a.run, exact):
+        if found.exit_code == ParityFailed.exit_code:
             return verdict
         decided = judge(exact, b.in_float64(length, weights))
-        if decided.exit_code != ParityFailed.exit_code and verdict.first is not None:
+        if decided.exit_code != ParityFailed.exit_code:
             said = found if decided.exit_code else decided
-            return dataclasses.replace(said, notes=(*said.notes, _IN_FLOAT64.format(place(verdict.first))))
+            return dataclasses.replace(said, notes=(*said.notes, _IN_FLOAT64.format(place(first))))
     return verdict
 
 

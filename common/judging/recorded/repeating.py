@@ -9,8 +9,9 @@ from samestep.common.judging.recorded.differences import apart_of
 from samestep.common.judging.recorded.hashes import are_other
 from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
 from samestep.common.judging.recorded.pairing import like, pair, places_in
-from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.judging.recorded.verdict import TIPPED, RecordedVerdict
 from samestep.common.judging.recorded.yardstick import coarser, measure, measure_both
+from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RecordedRun
 
 MOST_PERTURBED = 0.02
@@ -81,8 +82,26 @@ def starts_alike(a: RecordedRun, rerun: RecordedRun) -> bool:
         a: The run.
         rerun: The first steps of its command, run again.
     """
-    one, other = next(iter(a.steps), None), next(iter(rerun.steps), None)
-    if one is None or other is None or one.number >= 0 or not one.sums or not other.sums:
-        return True
-    weights = one.sums["weight"], like(other.sums["weight"], one.sums["weight"], places_in(a, rerun))
-    return bool((apart_of(*weights) <= MOST_PERTURBED * np.nan_to_num(weights[0].norm)).all())
+    found = _apart(a, rerun, -1, "weight")
+    return found is None or bool((found[0] <= MOST_PERTURBED * found[1]).all())
+
+
+def draws_alike(a: RecordedRun, exact: RecordedRun, number: int) -> bool:
+    """Returns whether a step in float64 is nearly the run's: one that draws other random numbers, as for dropout, is not.
+
+    Args:
+        a: The run.
+        exact: The first steps of its command in float64.
+        number: The step.
+    """
+    found = _apart(a, exact, number, "gradient")
+    return found is not None and float(np.linalg.norm(found[0])) <= TIPPED * float(np.linalg.norm(found[1]))
+
+
+def _apart(a: RecordedRun, rerun: RecordedRun, number: int, phase: Phase) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns how far a rerun is from a step of a run, and the norms of the run's own tensors; None if either was not looked at."""
+    sides = [next((step.sums for step in run.steps if step.number == number), None) for run in (a, rerun)]
+    if not all(sides):
+        return None
+    one, other = (sums[phase] for sums in sides if sums)
+    return apart_of(one, like(other, one, places_in(a, rerun))), np.nan_to_num(one.norm)
