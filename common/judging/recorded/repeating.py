@@ -99,7 +99,7 @@ def draws_alike(a: RecordedRun, exact: RecordedRun, number: int) -> bool:
 
 
 def _apart(a: RecordedRun, rerun: RecordedRun, number: int, phase: Phase) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns how far a rerun is from a step of a run, and the norms of the run's own tensors; None if either was not looked at."""
+    """Returns how far a rerun is from a step of a run, and the norms of its tensors; None if either was not looked at."""
     sides = [next((step.sums for step in run.steps if step.number == number), None) for run in (a, rerun)]
     if not all(sides):
         return None
