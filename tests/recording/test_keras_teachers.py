@@ -49,3 +49,9 @@ def test_each_network_is_recorded_once(folder: Path, kind: str, networks: int) -
     found = {each.name.partition(".")[0]: each.name for each in tensors if each.role == FOLLOWER}
     assert len(found) == networks
     assert sum(each.role != FOLLOWER for each in tensors) == 8
+
+
+def test_what_stands_still_in_a_gets_gradients_in_b_alone(folder: Path) -> None:
+    found = judge(read_run(folder / "tuned frozen"), read_run(folder / "tuned"))
+    assert "stand still in A" in found.headline
+    assert "get gradients in the other run alone" in found.headline

@@ -26,7 +26,7 @@ def _stand_still(evidence: Evidence) -> Words | None:
     if not still or evidence.b.is_evaluated:
         return None
     frozen = [each.name for each in lost_gradients(evidence)]
-    also = f"; {said_gradients(frozen)} in A alone" if frozen else ""
+    also = f"; {said_gradients(frozen)} in the other run alone" if frozen else ""
     return {"names": names_of(still, evidence.moves), "also": also}
 
 
