@@ -19,6 +19,7 @@ PAIRS = [
     ("remade", "once", "same", ""),
     ("remade", "lost", "optimizer_state_lost", "step 4, update"),
     ("tuned", "frozen", "statistics_stand_still", "stand still in B"),
+    ("tuned zeros", "frozen", "statistics_stand_still", "the loss is the same only because of zeros in"),
     ("tuned plain", "frozen", "missing_gradients", "get gradients in A alone: frozen, detached"),
 ]
 

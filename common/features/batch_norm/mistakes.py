@@ -5,7 +5,7 @@ import re
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Mistake, Words, names_of
 from samestep.common.mistakes.parts import lost_gradients, said_gradients
-from samestep.common.mistakes.seen_tensor import differing
+from samestep.common.mistakes.seen_tensor import SeenTensor, differing
 
 _STATISTICS = re.compile("(?:moving|running)_(?:mean|var)")
 
@@ -14,20 +14,35 @@ def _normalizes_apart(evidence: Evidence) -> Words | None:
     """Statistics of a batch differ although the weights before them do not, and the runs are cut differently."""
     cuts = {side.world * side.passes for side in (evidence.a, evidence.b)}
     buffers = [each for each in differing(evidence.moves) if each.role == "buffer"]
-    if not buffers or len(cuts) == 1 or _stand_still(evidence) or _stand_still(evidence.swapped()):
+    if not buffers or len(cuts) == 1 or _still(evidence) or _still(evidence.swapped()):
         return None
     return {"names": names_of(buffers, evidence.moves)}
 
 
+def _still(evidence: Evidence) -> list[SeenTensor]:
+    """Returns the statistics that move in A and are the same after B's step as before; none if a recorder saw B evaluate."""
+    buffers = [each for each in evidence.moves if each.role == "buffer" and _STATISTICS.search(each.name)]
+    return [each for each in buffers if each.one.any() and not each.other.any() and not evidence.b.is_evaluated]
+
+
+def _shown(evidence: Evidence) -> str:
+    """Returns what shows that B normalizes otherwise: the loss, or gradients of weights that are zero; "" if nothing does."""
+    if evidence.phase == "loss":
+        return "the loss is another"
+    apart, starts = differing(evidence.gradients), {each.name: each.before for each in evidence.moves}
+    if not apart or any(each.kind == "bias" or starts[each.name].any() for each in apart):
+        return ""
+    return f"the loss is the same only because of zeros in {names_of(apart)}, whose gradient is another"
+
+
 def _stand_still(evidence: Evidence) -> Words | None:
-    """Statistics that move in A are the same after B's step as before, and a recorder did not see B evaluate."""
-    moved = [each for each in evidence.moves if each.role == "buffer" and each.one.any()]
-    still = [each for each in moved if not each.other.any() and _STATISTICS.search(each.name)]
-    if not still or evidence.b.is_evaluated:
+    """Statistics stand still in B, and what is made of them differs."""
+    still = _still(evidence)
+    if not still or not (shown := _shown(evidence)):
         return None
     frozen = [each.name for each in lost_gradients(evidence)]
     also = f"; {said_gradients(frozen)} in the other run alone" if frozen else ""
-    return {"names": names_of(still, evidence.moves), "also": also}
+    return {"shown": shown, "names": names_of(still, evidence.moves), "also": also}
 
 
 MISTAKES = (
@@ -44,10 +59,10 @@ MISTAKES = (
 STILL = (
     Mistake(
         "statistics_stand_still",
-        ("loss",),
+        ("loss", "gradient"),
         _stand_still,
-        "the loss is another, and the running statistics {names} stand still in B, which normalizes by them: its layers are "
-        "frozen, or it is called as in evaluation{also}",
+        "{shown}, and the running statistics {names} stand still in B, which normalizes by them: its layers are frozen, or it is "
+        "called as in evaluation{also}",
         has_sides=True,
     ),
 )

@@ -75,7 +75,8 @@ elif kind == "remade":
 elif kind == "tuned":
     given, base = keras.Input((6,)), keras.Sequential([keras.layers.Dense(8)]) if "plain" in words else model
     base.trainable = "frozen" not in words
-    whole = keras.Model(given, keras.layers.Dense(1)(base(given)))
+    head = keras.layers.Dense(1, kernel_initializer="zeros" if "zeros" in words else "glorot_uniform")
+    whole = keras.Model(given, head(base(given)))
     whole.compile(keras.optimizers.SGD(0.1), "mse")
 else:
     whole = model
