@@ -5,11 +5,11 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from samestep.common.errors import SamestepError, Unavailable
+from samestep.common.errors import ParityFailed, SamestepError, Unavailable
 from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.repeating import judge_by_reruns, repeats_itself, starts_alike
-from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.judging.recorded.verdict import RecordedVerdict, place
 from samestep.common.judging.recorded.yardstick import Yardstick, measure_both, rounds_more
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.rerun_folder import count_steps
@@ -51,10 +51,15 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
     if first is not None and (resumed := _resumed(a, b, first)) is not None:
         return resumed
     if first is not None and _is_settled(a, first) and not _may_be_computed(a, first, num_steps):
-        return Diffed(first, a, b)
+        is_known = first.is_exact or any(cause.name != "other_loss" for cause in first.causes)
+        is_open = is_float64 and first.exit_code == ParityFailed.exit_code and not is_known
+        random = _find_random(a) if is_open else None
+        return _without_seed(a, b, random) if random else Diffed(first, a, b)
     length = min(count_steps(side.run, num_steps) for side in (a, b))
     try:
-        return _by_reruns_of_a(a, b, length)
+        found = _by_reruns_of_a(a, b, length)
+        random = _find_random(a) if found.verdict.need == "float64" else None
+        return _without_seed(a, b, random) if random else found
     except NotRepeated as error:
         if error.is_random:
             return _without_seed(a, b, error)
@@ -135,11 +140,28 @@ def _may_be_computed(a: Reruns, first: RecordedVerdict, num_steps: int) -> bool:
     return False
 
 
+def _find_random(a: Reruns) -> NotRepeated | None:
+    """Returns that A does not repeat itself, if the first step of one rerun and of the same rerun once more are not the same.
+
+    How far such a script is from itself is no yardstick that could show it: by that, everything repeats itself.
+
+    Args:
+        a: The run that the other is held against.
+    """
+    with contextlib.suppress(SamestepError):
+        (once,), (again,) = a.perturbed(SEEDS[:1], 1), a.perturbed(SEEDS[:1], 1, AGAIN)
+        verdict = judge(once, again)
+        if verdict.first is not None and verdict.exit_code == ParityFailed.exit_code:
+            why = "run twice, its command takes another step each time, as it draws other random numbers"
+            return NotRepeated(f"{why} ({place(verdict.first)})", is_random=True)
+    return None
+
+
 def _without_seed(a: Reruns, b: Reruns, error: NotRepeated) -> Diffed:
     """Says what needs no yardstick: a run that is different each time has none."""
     verdict = judge(a.run, b.run)
     if not verdict.is_exact:
-        verdict = dataclasses.replace(verdict, kind="unknown", need="seed", causes=())
+        verdict = dataclasses.replace(verdict, kind="unknown", need="seed", causes=(), worst=0.0, resolution=None)
     return Diffed(verdict, a, b, (f"A does not repeat itself: {error}.",))
 
 

@@ -41,6 +41,26 @@ def test_a_script_that_does_not_repeat_itself_is_not_judged(tmp_path: Path, reru
     assert "does not repeat itself" in found.notes[0]
 
 
+class WithDropout(Fake):
+    """A script whose gradients are others in some of its runs."""
+
+    def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
+        self.changes = {"mistake": "gradients_off_by_far" if len(self.runs) in (1, 3) else ""}
+        super().__call__(command, options, directory, is_quiet)
+
+
+@pytest.mark.parametrize("is_float64", [False, True])
+def test_random_numbers_without_a_seed_are_told(tmp_path: Path, is_float64: bool) -> None:
+    """In float32 its reruns were the yardstick, and float64 called such a script another one than itself."""
+    script, rerun = Script(), WithDropout()
+    if is_float64:
+        script = dataclasses.replace(script, dtype="float64", is_cast=True)
+    a, b = (side(dataclasses.replace(script, mistake=m), tmp_path, "A", rerun) for m in ("", "gradients_off_by_far"))
+    found = diff(dataclasses.replace(a, repeated=20 * is_float64), b, 20)
+    assert (found.verdict.kind, found.verdict.need) == ("unknown", "seed")
+    assert "run twice, its command takes another step each time" in found.notes[0]
+
+
 @pytest.mark.parametrize(("mistake", "code"), [("", 0), ("off_by_a_little", 4), ("other_order", 4)])
 def test_a_script_may_compute_its_examples_from_its_weights(tmp_path: Path, mistake: str, code: int) -> None:
     rerun = Fake()
