@@ -110,7 +110,7 @@ class Reruns:
         name, given = (named("float64", weights), str(weights)) if weights else ("float64", self.weights)
         if found := self._find(name, num_steps):
             return found
-        self._require_repeated(num_steps)
+        self.require_repeated(num_steps)
         if self.is_unsure:
             raise Unavailable("its rounding hides whether its script still is what was recorded")
         return self._new(name, self._options(num_steps, float64=True, weights_from=given or None))
@@ -150,7 +150,7 @@ class Reruns:
         assert options.stop_after is not None
         if found := self._find(name, options.stop_after):
             return found
-        self._require_repeated(options.stop_after)
+        self.require_repeated(options.stop_after)
         return self._find(name, options.stop_after) or self._new(name, options)
 
     def _find(self, name: str, num_steps: int) -> RecordedRun | None:
@@ -178,8 +178,11 @@ class Reruns:
         numbers = [last for (last,), _ in numbered(self._folder(), rf"{re.escape(name)}-(\d+)")]
         return self._folder() / f"{name}-{max(numbers, default=-1) + 1}"
 
-    def _require_repeated(self, num_steps: int) -> None:
+    def require_repeated(self, num_steps: int) -> None:
         """Runs the command again as it was, unless that was done.
+
+        Args:
+            num_steps: How many steps it takes, at least.
 
         Raises:
             NotRepeated: It takes other steps.

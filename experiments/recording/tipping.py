@@ -88,6 +88,7 @@ def try_float64(
     if first is None or verdict.kind not in ("named", "unnamed") or is_known or not is_open:
         return verdict
     with contextlib.suppress(SamestepError):
+        a.require_repeated(length)
         weights = a.initial_weights()
         exact = a.in_float64(length, weights)
         if not starts_alike(a.run, exact) or not draws_alike(a.run, exact, first.step):
