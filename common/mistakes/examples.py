@@ -133,9 +133,8 @@ def _last_dropped(evidence: Evidence) -> Words | None:
 
 def _reordered(evidence: Evidence) -> Words | None:
     a, b = evidence.a, evidence.b
-    is_cut = (
-        goes_on(a, b) or goes_on(b, a) or a.examples <= b.examples or b.examples <= a.examples
-    )  # into steps of other sizes
+    # into steps of other sizes
+    is_cut = goes_on(a, b) or goes_on(b, a) or a.examples <= b.examples or b.examples <= a.examples
     return {} if {a.again, a.alone, b.again, b.alone} == {0} and not is_cut else None
 
 

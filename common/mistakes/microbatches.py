@@ -34,9 +34,8 @@ def _times(evidence: Evidence) -> Words | None:
     if ratio is None:
         return None
     ratio /= clipped
-    is_chance = (
-        sum(each.size for each in differing(evidence.gradients)) == 1
-    )  # as of a temperature: any two have a ratio
+    # One number alone, as that of a temperature, has a ratio by chance.
+    is_chance = sum(each.size for each in differing(evidence.gradients)) == 1
     if ratio < 0 or near(ratio, 1.0) or not near(loss, ratio) or is_chance:
         return None
     return {"ratio": spell(ratio), "when": ", before clipping" if evidence.is_transformed else ""}
