@@ -39,9 +39,8 @@ class WrittenWeights:
         self._after, self._sampled = list[int](), list[torch.Tensor]()
         self._before = 0  # tensors that were written after a step whose tensors were not looked at
         self.is_within = False  # an optimizer has stepped within the step of another one
-        self._left: np.ndarray | list[torch.Tensor] | None = (
-            None  # the bits or the samples that the last update left, if written
-        )
+        # The bits or the samples that the last update left, if they were written to.
+        self._left: np.ndarray | list[torch.Tensor] | None = None
         self._is_restored = False
         self.follow(held)
 
