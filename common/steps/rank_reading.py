@@ -154,7 +154,7 @@ def _tensors(values: object) -> tuple[RecordedTensor, ...]:
 def _tensor(values: object) -> RecordedTensor:
     given = dict(values)  # type: ignore[call-overload]
     made = RecordedTensor(**given | {"piece": _piece(given["piece"]), "name": printable(given["name"])})
-    words_of([made.dtype, made.role, made.layer])
+    words_of([made.dtype, made.role, made.layer, made.network])
     flag_of(made.is_trained)
     return made
 

@@ -48,6 +48,7 @@ class RecordedTensor:
         role: "parameter", "buffer", or FOLLOWER.
         layer: The type of the module that holds it, such as "Linear"; "" where nobody knows.
         is_trained: Whether it asks for a gradient.
+        network: What its name begins with if there are several networks: the class and, from the second of a class on, a number.
     """
 
     name: str
@@ -56,6 +57,7 @@ class RecordedTensor:
     role: str = "parameter"
     layer: str = ""
     is_trained: bool = True
+    network: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

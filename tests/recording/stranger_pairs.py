@@ -98,6 +98,8 @@ GUESTS = [
     ("clients", "twice", "unnamed", "step 3, gradient, layer "),
     ("folds", "stale", "missing_gradients", "not reached or held by no optimizer in B"),
     ("straight", "shifted", "same", "or the loss has the same slope for other targets"),
+    ("taught", "held", "same", "only B has Sequential.1.0.weight"),
+    ("taught", "trained", "unnamed", "A calls its model on 32 examples 40 times, and B on the same 48 times"),
 ]
 """As above, of guests.py."""
 BETWEEN = [

@@ -125,12 +125,13 @@ def _named(parts: Sequence[tuple[str, list[Held]]]) -> Iterator[Held]:
     """Puts the name of its class in front of the tensors of each module, where there are several modules."""
     for place, (name, found) in enumerate(parts):
         same = sum(other == name for other, _ in parts[:place])
-        prefix = "" if len(parts) == 1 else f"{name}.{same}." if same else f"{name}."
-        yield from map(functools.partial(_prefixed, prefix), found) if prefix else found
+        network = "" if len(parts) == 1 else f"{name}.{same}" if same else name
+        yield from map(functools.partial(_of_network, network), found) if network else found
 
 
-def _prefixed(prefix: str, held: Held, suffix: str = "") -> Held:
-    return dataclasses.replace(held, tensor=dataclasses.replace(held.tensor, name=prefix + held.tensor.name + suffix))
+def _of_network(network: str, held: Held) -> Held:
+    tensor = dataclasses.replace(held.tensor, name=f"{network}.{held.tensor.name}", network=network)
+    return dataclasses.replace(held, tensor=tensor)
 
 
 def _of_root(root: nn.Module) -> list[Held]:
@@ -176,7 +177,8 @@ def with_places(found: Iterable[Held], names: Iterable[str] = ()) -> list[Held]:
     for each in found:
         name = each.tensor.name
         seen[name] = seen.get(name, 0) + 1
-        made.append(each if seen[name] == 1 else _prefixed("", each, f".{seen[name]}"))
+        tensor = each.tensor if seen[name] == 1 else dataclasses.replace(each.tensor, name=f"{name}.{seen[name]}")
+        made.append(dataclasses.replace(each, tensor=tensor))
     return made
 
 

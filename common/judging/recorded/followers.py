@@ -1,6 +1,6 @@
-"""Which network that no optimizer updates is which of another record: averages of the weights, teachers and target networks.
+"""Which network is which of another record, where names only count them: networks of a class, averages of the weights, teachers.
 
-Their names only count them, and a copy that one script alone keeps is counted as well. So what they do decides.
+One that a script alone has is counted as well, and the others may have other numbers then. So what they do decides.
 """
 
 import itertools
@@ -77,3 +77,76 @@ def _unlike(weights: Sequence[Sequence[Sums]], own: Sequence[int], places: Seque
         more, apart_by = one.unlike(other, own, places)
         alone, total = alone + more, total + apart_by
     return is_stranger, alone, total
+
+
+def pair_by_class(a: RecordedRun, b: RecordedRun) -> dict[int, int]:
+    """Pairs the networks of a class whole, those first that are most alike, where the two runs have more of them or others.
+
+    As where one run alone trains the teacher, which is of the student's class: their numbers tell nothing then.
+
+    Args:
+        a: The one.
+        b: The other.
+
+    Returns:
+        The place in B of each place in A.
+    """
+    found = dict[int, int]()
+    ours, theirs = map(_of_classes, (a, b))
+    for name, own in ours.items():
+        others = theirs.get(name, [])
+        if [[*each] for each in own] == [[*each] for each in others]:
+            continue
+        sums = [run.first_sums(2, "gradient", "weight") for run in (a, b)]
+        pairs = [(one, other) for one, other in itertools.product(own, others) if [*one] == [*other]]
+        for one, other in sorted(pairs, key=lambda pair: _unlikes(sums, *([*each.values()] for each in pair))):
+            if not found.keys() & {*one.values()} and not {*found.values()} & {*other.values()}:
+                found.update(zip(one.values(), other.values(), strict=True))
+    return found
+
+
+def _of_classes(run: RecordedRun) -> dict[str, list[dict[object, int]]]:
+    """Returns the networks of each class, if there are several: the place of each tensor by its name in it, role and shape."""
+    networks: dict[str, dict[object, int]] = {}
+    for place, each in enumerate(run.tensors):
+        if each.network:
+            key = each.name.removeprefix(f"{each.network}."), each.role, each.piece.shape
+            networks.setdefault(each.network, {})[key] = place
+    found: dict[str, list[dict[object, int]]] = {}
+    for network, places in networks.items():
+        found.setdefault(network.partition(".")[0], []).append(places)
+    return found
+
+
+def _unlikes(sums: Sequence[Sequence[Sums]], own: Sequence[int], places: Sequence[int]) -> list[tuple[int, float]]:
+    """Returns how unlike tensors of A and of B are in each of the first frames."""
+    return [one.unlike(other, own, places) for one, other in zip(*sums, strict=False)]
+
+
+def pair_only_network(a: RecordedRun, b: RecordedRun) -> dict[int, int]:
+    """Pairs the only network of one run with that of several in the other which is most like it.
+
+    Networks have a prefix where there are several. An encoder and its copy have the same shapes and start from the same weights,
+    so what counts is which of them gets gradients, and whose first update is the same.
+
+    Args:
+        a: The one.
+        b: The other.
+
+    Returns:
+        The place in B of each place in A.
+    """
+    for is_swapped, (alone, several) in enumerate(((a, b), (b, a))):
+        own = [place for place, tensor in enumerate(alone.tensors) if tensor.role != FOLLOWER]
+        trained = [alone.tensors[place] for place in own]
+        names = [(tensor.name, tensor.role, tensor.piece.shape) for tensor in trained]
+        places = {(each.name, each.role, each.piece.shape): place for place, each in enumerate(several.tensors)}
+        first = names[0][0] if names else ""
+        prefixes = dict.fromkeys(name.removesuffix(first) for name, *_ in places if name.endswith(first))
+        networks = [[places.get((prefix + name, *rest)) for name, *rest in names] for prefix in prefixes]
+        whole = [[place for place in each if place is not None] for each in networks if each and None not in each]
+        if whole:
+            sums = [run.first_sums(2, "gradient", "weight") for run in (alone, several)]
+            best = min(whole, key=lambda each: _unlikes(sums, own, each))
+            return dict(zip(best, own, strict=True) if is_swapped else zip(own, best, strict=True))
+    return {}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from samestep.common.errors import ConfigError
-from samestep.common.judging.recorded.followers import pair_followers
+from samestep.common.judging.recorded.followers import pair_by_class, pair_followers, pair_only_network
 from samestep.common.judging.recorded.verdict import layer_of
 from samestep.common.steps.record import FOLLOWER, RecordedTensor
 from samestep.common.steps.recorded_run import RecordedRun, Sums
@@ -110,11 +110,11 @@ def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
     Raises:
         ConfigError: They have none.
     """
-    found: dict[int, int] = {}
+    found = pair_by_class(a, b)
     for key in (lambda tensor: tensor.name, lambda tensor: _WRAPPERS.sub("", tensor.name)):
         _take(found, a.tensors, b.tensors, key)
     if not found:
-        _by_network(found, a, b)
+        found |= pair_only_network(a, b)
     if not found or _is_complete(found, a.tensors, b.tensors):
         _by_order(found, a.tensors, b.tensors)
     if not found:
@@ -152,28 +152,6 @@ def _take(
     for name, places in sides[0].items():
         if len(places) == len(sides[1].get(name, ())) == 1:
             found[places[0]] = sides[1][name][0]
-
-
-def _by_network(found: dict[int, int], a: RecordedRun, b: RecordedRun) -> None:
-    """Pairs the only network of one run with that of several in the other which is most like it.
-
-    Networks have a prefix where there are several. An encoder and its copy have the same shapes and start from the same weights,
-    so what counts is which of them gets gradients, and whose first update is the same.
-    """
-    for is_swapped, (alone, several) in enumerate(((a, b), (b, a))):
-        own = [place for place, tensor in enumerate(alone.tensors) if tensor.role != FOLLOWER]
-        trained = [alone.tensors[place] for place in own]
-        names = [(tensor.name, tensor.role, tensor.piece.shape) for tensor in trained]
-        places = {(each.name, each.role, each.piece.shape): place for place, each in enumerate(several.tensors)}
-        first = names[0][0] if names else ""
-        prefixes = dict.fromkeys(name.removesuffix(first) for name, *_ in places if name.endswith(first))
-        networks = [[places.get((prefix + name, *rest)) for name, *rest in names] for prefix in prefixes]
-        whole = [[place for place in each if place is not None] for each in networks if each and None not in each]
-        if whole:
-            sums = [run.first_sums(2, "gradient", "weight") for run in (alone, several)]
-            best = min(whole, key=lambda each: [a.unlike(b, own, each) for a, b in zip(*sums, strict=False)])
-            found.update(zip(best, own, strict=True) if is_swapped else zip(own, best, strict=True))
-            return
 
 
 def _is_complete(found: dict[int, int], one: Sequence[RecordedTensor], other: Sequence[RecordedTensor]) -> bool:

@@ -158,4 +158,19 @@ def straight():
         optimizer.step()
 
 
+def taught():
+    """A student, and a teacher of its class, which the optimizer may hold as well, or train; and another one, which is called."""
+    teacher, other = (nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3)) for _ in range(2))
+    other(inputs)
+    held = [*model.parameters(), *(teacher.parameters() if {"held", "trained"} & {*words} else ())]
+    optimizer = torch.optim.SGD(held, lr=0.1)
+    for part in BATCHES:
+        loss = functional.cross_entropy(teacher(inputs[part]), labels[part]) if "trained" in words else 0
+        with torch.no_grad():
+            target = teacher(inputs[part]).softmax(1)
+        optimizer.zero_grad()
+        (loss + functional.cross_entropy(model(inputs[part]), target)).backward()
+        optimizer.step()
+
+
 globals()[kind]()
