@@ -134,7 +134,7 @@ HYPER = (
         "rate_by_processes",
         ("hyper-parameters",),
         _rate_by_ranks,
-        "B's learning rate is {ratio} times A's: one of the two is multiplied or divided by {what}",
+        "B's learning rate is {ratio} times A's, as where one of the two is multiplied or divided by {what}",
         "huggingface/accelerate#2142",
     ),
     Mistake(
