@@ -167,7 +167,8 @@ HYPER = (
         "schedule_shifted",
         ("hyper-parameters",),
         _shifted,
-        "from step {step} on, B uses the learning rate that A uses {ahead} later: its schedule began earlier",
+        "from step {step} on, B uses the learning rate that A uses {ahead} later: its schedule began earlier, "
+        "or saw earlier that a loss does not fall",
         "microsoft/Swin-Transformer#277",
         has_sides=True,
     ),
