@@ -226,3 +226,15 @@ def test_a_factor_of_some_gradients_is_said(ratios: list[float], said: str) -> N
     }
     differing = {name for name, each in seen.items() if each.differs}
     assert _say(seen, differing, max(differing), "")[0] == said
+
+
+def test_a_step_whose_record_has_no_weights_may_be_restored_as_well(tmp_path: Path) -> None:
+    run = recorded(Script(), tmp_path)
+    steps = [
+        dataclasses.replace(step, sums={"gradient": step.sums["gradient"]}, counts={"restored": 1})
+        if step.number >= 0
+        else step
+        for step in run.steps
+    ]
+    without = dataclasses.replace(run, steps=steps)
+    assert judge(without, without).kind == "same"

@@ -49,8 +49,8 @@ def _restored(run: RecordedRun, step: RunStep, following: RunStep | None) -> Run
 def _as_updated(run: RecordedRun, step: RunStep) -> RunStep:
     """Returns a step with the weights right after its update, if those were looked at, or without; followers are as they are."""
     sums = dict(step.sums or {})
-    weight, updated = sums.pop("weight"), sums.pop(UPDATED, None)
-    if updated is not None:
+    weight, updated = sums.pop("weight", None), sums.pop(UPDATED, None)
+    if weight is not None and updated is not None:
         is_follower = np.array([[each.role == FOLLOWER] for each in run.tensors])
         sums["weight"] = Sums(
             np.where(is_follower, weight.projections, updated.projections),
