@@ -4,10 +4,13 @@ A loss that is scaled gives scaled gradients, which a gradient scaler divides ag
 largest value.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 CLIP_NORM, CLIP_MOST, CLIP_CALLS = "clip_norm", "clip_max_norm", "clip_calls"
 """The norm before clipping, the most that it leaves, and how often gradients were clipped before the update."""
+CLIP_PART = "clip_norm_part"
+"""This rank's share of the norm before clipping, where each clips a shard: their squares add up to that of the norm."""
 ZEROED_PASSES = "zeroed_passes"
 """The backward passes of a step whose gradients were set to zero before its update, if those of others were not."""
 KEPT_CALLS = "kept_calls"
@@ -43,6 +46,18 @@ def factor(scalars: Mapping[str, float]) -> float:
     """Returns what the gradient of a step was multiplied by before its update; 1 if it was left as it was."""
     norm, most = scalars.get(CLIP_NORM), scalars.get(CLIP_MOST)
     return 1.0 if norm is None or most is None or norm <= most else most / norm
+
+
+def of_all_ranks(scalars: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Returns the scalars of a step: those of the first rank that has them, and the whole norm where each has a share of it.
+
+    Args:
+        scalars: Those of each rank.
+    """
+    found = {name: value for each in reversed(scalars) for name, value in each.items()}
+    if found.pop(CLIP_PART, None) is not None and all(CLIP_PART in each for each in scalars):
+        found[CLIP_NORM] = math.hypot(*(each[CLIP_PART] for each in scalars))
+    return found
 
 
 def is_transformed(scalars: Mapping[str, float]) -> bool:

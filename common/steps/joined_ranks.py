@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 import numpy as np
 
 from samestep.common.errors import ConfigError
+from samestep.common.steps.gradient_transforms import CLIP_PART, of_all_ranks
 from samestep.common.steps.projections import BITS, PROJECTIONS, told_bits
 from samestep.common.steps.record import FOLLOWER, Phase, RecordedStep, RecordedTensor, RecordHeader
 from samestep.common.steps.recorded_run import RankSplit, RunStep, Sums, own_ranks
@@ -85,9 +86,7 @@ class JoinedRanks:
         """Joins what the ranks saw of a step."""
         first = steps[0]
         rows = _of_ranks([step.rows for step in steps])
-        phases = [
-            phase for phase in (first.stats or {}) if phase != "local" and all(phase in (s.stats or {}) for s in steps)
-        ]
+        phases = [each for each in first.stats or () if each != "local" and all(each in (s.stats or ()) for s in steps)]
         joined, splits = dict[Phase, Sums](), list[RankSplit]()
         for phase in phases:
             rows_of_ranks = [step.stats[phase] for step in steps if step.stats is not None]
@@ -106,7 +105,7 @@ class JoinedRanks:
             loss=_loss(steps, rows),
             rows=rows,
             targets=_of_ranks([step.targets for step in steps]),
-            scalars={name: value for step in reversed(steps) for name, value in step.scalars.items()},
+            scalars=of_all_ranks([step.scalars for step in steps]),
             is_skipped=first.is_skipped,
             is_evaluated="evaluated_calls" in first.counts,
             counts=first.counts,
@@ -196,7 +195,7 @@ def _odd(values: Mapping[int, object]) -> tuple[int, ...]:
 def _scalar_splits(steps: Sequence[RecordedStep]) -> Iterator[RankSplit]:
     for name in dict.fromkeys(name for step in steps for name in step.scalars):
         values = {rank: step.scalars[name] for rank, step in enumerate(steps) if name in step.scalars}
-        if odd := _odd(values):
+        if name != CLIP_PART and (odd := _odd(values)):
             yield RankSplit("scalar", name, odd)
 
 

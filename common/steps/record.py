@@ -109,7 +109,7 @@ class RecordedStep:
         losses: The scalars that backward passes of this step began with; their sum is the step's loss.
         rows: The hash of each example that the model was called on in training mode, in order; None if nobody knows them.
         scalars: Name -> number: "lr", "weight_decay" and every other scalar of the optimizer's groups ("lr/1" for the second
-            group), "loss_scale", "clip_max_norm", "clip_norm" (the norm before clipping).
+            group), "loss_scale", "clip_max_norm", "clip_norm" (the norm before clipping, or "clip_norm_part").
         is_skipped: Whether a gradient scaler left out the update.
         counts: What happened how often within the step, which decides no number of it: "schedule_steps" of the learning rate's
             schedule, "data_passes" that a DataLoader began, "passes_over" if the last one had ended before,

@@ -30,6 +30,9 @@ def cases() -> dict[str, tuple[str, dict[str, object]]]:
     cases: dict[str, tuple[str, dict[str, object]]] = {"plain": ("layouts.py plain", {})}
     cases |= {name: (f"layouts.py {name}", {"world": 2}) for name in (*SPREAD, "tp")}
     cases |= {f"{name}-moved": (f"layouts.py {name}", {"perturb": 3, "world": 2}) for name in ("fsdp1", "fsdp2")}
+    cases |= {
+        f"{name}-clipped": (f"layouts.py {name} clipped", {"world": n}) for name, n in (("plain", 1), ("fsdp2", 2))
+    }
     cases["plain-moved"] = ("layouts.py plain", {"perturb": 3})
     cases |= {name: (f"faulty.py {name}", {"world": 2}) for name in (*FAULTS, *EXCHANGE, "right")}
     cases |= {
@@ -52,6 +55,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def records(folder: Path) -> dict[str, list[Rank]]:
     return read_many(folder)
+
+
+def test_the_norm_before_clipping_is_that_of_all_shards(folder: Path) -> None:
+    plain, sharded = ([*read_run(folder / f"{name}-clipped").steps][1:] for name in ("plain", "fsdp2"))
+    assert len(plain) == len(sharded) == 6 and not any(step.splits for step in sharded)
+    for one, other in zip(plain, sharded, strict=True):
+        assert other.scalars["clip_norm"] == pytest.approx(one.scalars["clip_norm"], rel=1e-6)
 
 
 @pytest.mark.parametrize("layout", [*SPREAD, "tp"])

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from samestep.common.steps.gradient_transforms import CLIP_CALLS, CLIP_NORM, LOSS_SCALE
+from samestep.common.steps.gradient_transforms import CLIP_CALLS, CLIP_NORM, CLIP_PART, LOSS_SCALE
 from samestep.torch_impl.recording.pieces import is_dtensor
+from samestep.torch_impl.recording.places import share_of_norm
 from samestep.torch_impl.recording.session import Session
 
 
@@ -44,8 +45,8 @@ def _clipped(original: Callable[..., Any], kind: str, session: Session, guard: G
     def clipped(bound: float, norm: torch.Tensor | None) -> None:
         session.scalars.add(f"clip_max_{kind}", float(bound))
         session.scalars.count(CLIP_CALLS)
-        if norm is not None and not is_dtensor(norm):  # a DTensor's may be the part of one rank
-            session.scalars.add(f"clip_{kind}", norm)
+        if norm is not None and (share := share_of_norm(norm) if is_dtensor(norm) else norm) is not None:
+            session.scalars.add(CLIP_NORM if share is norm else CLIP_PART, share)
         session.take_again()
 
     @functools.wraps(original)

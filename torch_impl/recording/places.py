@@ -1,15 +1,19 @@
 """Which of how many processes this one is, and how they share the model."""
 
 import functools
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from samestep.torch_impl.recording.pieces import is_dtensor
+from samestep.torch_impl.recording.pieces import is_dtensor, local_of
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 def is_of_many() -> bool:
@@ -23,6 +27,21 @@ def rank_and_world() -> tuple[int, int]:
     if is_of_many():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def share_of_norm(norm: "DTensor") -> torch.Tensor | None:
+    """Returns this process's share of a norm of all shards, of which the squares add up; None if nobody knows it.
+
+    To ask for the whole one is an exchange, and a process in which the recorder has failed would not take part.
+
+    Args:
+        norm: The norm, of which each process has the part of its own shards.
+    """
+    mesh, split = norm.device_mesh, [dim for dim, each in enumerate(norm.placements) if each.is_partial()]
+    if mesh.size() != rank_and_world()[1] or any(getattr(norm.placements[dim], "norm_type", 0) != 2 for dim in split):
+        return None
+    copies = mesh.size() / math.prod(map(mesh.size, split))
+    return local_of(norm) / copies**0.5
 
 
 def follow_join(end: Callable[[], None]) -> None:

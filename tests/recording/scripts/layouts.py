@@ -1,4 +1,4 @@
-"""One model, in the layout that the first argument names: plain, ddp, fsdp1, fsdp1_orig, fsdp2, tp."""
+"""One model, in the layout that the first argument names: plain, ddp, fsdp1, fsdp1_orig, fsdp2, tp. A second may be "clipped"."""
 
 import os
 import sys
@@ -75,6 +75,8 @@ for batch in data:
     loss = nn.functional.cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten())
     optimizer.zero_grad()
     loss.backward()
+    if "clipped" in sys.argv:
+        nn.utils.clip_grad_norm_(net.parameters(), 0.5)
     optimizer.step()
 if dist.is_initialized():
     dist.destroy_process_group()
