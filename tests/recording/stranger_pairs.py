@@ -90,6 +90,13 @@ GUESTS = [
     ("restored", "anew lost", "optimizer_state_lost", "step 2, update, layer 3: "),
     ("restored", "anew fresh", "unnamed", "or a network that was made anew"),
     ("share", "forgotten", "same_order_each_epoch", "step 2, data: B is given the examples of its own step 0 again"),
+    ("redirected", "wrapped", "same", ""),
+    (
+        "redirected",
+        "wrapped again",
+        "same_order_each_epoch",
+        "step 2, data: B is given the examples of its own step 0 again",
+    ),
     ("grown", "early", "unnamed", "step 2, update, layer "),
     ("chosen", "logs", "same", "some examples are computed from the weights"),
     ("chosen", "reached", "unnamed", "step 0, gradient, layer Sequential.2: "),

@@ -22,6 +22,7 @@ from samestep.torch_impl.recording.session import Session
 from samestep.torch_impl.recording.step.evaluated import EvaluatedCalls
 from samestep.torch_impl.recording.step.loaders import follow_loaders
 from samestep.torch_impl.recording.step.losses import Roots
+from samestep.torch_impl.recording.tensors import is_method_run
 from samestep.torch_impl.recording.thread import FollowedThread
 
 P, T = ParamSpec("P"), TypeVar("T")
@@ -39,6 +40,7 @@ class Hooks:
         """
         self._session, self._recorder = session, recorder
         self._is_inside = False  # of a module or of a backward pass, which may call modules again
+        self._redirecting: nn.Module | None = None  # the outermost module, while another method than its forward is run
         self._evaluated = EvaluatedCalls(session, recorder)
         self._thread = FollowedThread(recorder.guarded(session.end), recorder.note)
 
@@ -105,7 +107,7 @@ class Hooks:
         get_ident, is_grad_enabled = threading.get_ident, torch.is_grad_enabled
 
         @self._guard
-        def before(module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
+        def before(module: nn.Module, arguments: tuple[object, ...] | None, keywords: dict[str, object]) -> None:
             evaluated.before_training(module)
             session.before_call(module, arguments, keywords)
 
@@ -116,18 +118,21 @@ class Hooks:
             is_last = get_ident() == thread.ident
             if is_compiling() or trace() is not None or not (is_last or thread.is_here()):
                 return original(module, *arguments, **keywords)
-            if not is_grad_enabled():
+            is_redirected, outer = is_method_run(module), self._redirecting
+            root, given = outer or module, None if is_redirected else arguments
+            if not is_grad_enabled() or (is_redirected and outer is not None):
                 pass
-            elif not module.training and not _has_training(module):
-                evaluate(module, arguments, keywords)
+            elif not root.training and not _has_training(root):
+                evaluate(root, given, keywords)
             elif is_last or thread.take():
-                (clear_stack()(before) if are_transforms_active() else before)(module, arguments, keywords)
-            self._is_inside = True
+                (clear_stack()(before) if are_transforms_active() else before)(root, given, keywords)
+            self._is_inside, self._redirecting = not is_redirected, root if is_redirected else outer
             try:
                 result = original(module, *arguments, **keywords)
             finally:
-                self._is_inside = False
-            after(result, arguments)
+                self._is_inside, self._redirecting = False, outer
+            if not is_redirected:
+                after(result, arguments)
             return result
 
         return call

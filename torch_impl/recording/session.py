@@ -52,27 +52,27 @@ class Session:
         self._infinite, self.stepped, self.updated, self._is_replayed = [], [], frozenset(), False
         self._own.passes = {}
 
-    def before_call(self, module: nn.Module, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
+    def before_call(self, module: nn.Module, given: Sequence[object] | None, keywords: Mapping[str, object]) -> None:
         """An outermost module is called in training mode.
 
         Args:
             module: The module.
-            arguments: The arguments of the call.
+            given: The arguments of the call; None if they are those of a method that calls the model in turn.
             keywords: The keywords of the call.
         """
         if id(module) not in self.called:
             trained = next((each for each in module.parameters() if each.requires_grad or is_wrapped(each)), None)
-            if trained is None:
-                self.targets.give(self.examples.given(arguments, keywords))  # a loss
-            if trained is None or has_no_numbers(trained) or is_only_built(module, arguments, keywords):
+            if trained is None and given is not None:
+                self.targets.give(self.examples.given(given, keywords))  # a loss
+            if trained is None or has_no_numbers(trained) or is_only_built(module, given, keywords):
                 return
             if isinstance(trained, nn.Parameter):  # and not what a function is given
                 self.called.add(module)
                 self._own.follow(module)
         self.begin_pass()
-        if not self._is_replayed:
+        if not self._is_replayed and given is not None:
             self.counts.passes.train()
-            self.targets.follow(self.examples.add(arguments, keywords))
+            self.targets.follow(self.examples.add(given, keywords))
 
     def after_call(self, result: object, arguments: Sequence[object]) -> None:
         """It returned.

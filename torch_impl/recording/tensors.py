@@ -209,9 +209,21 @@ def class_of(root: nn.Module) -> str:
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:
-    while len(inner := [child for name, child in module.named_children() if name in _WRAPPERS]) == 1:
+    while len(inner := [child for name, child in module._modules.items() if name in _WRAPPERS and child]) == 1:
         (module,) = inner
     return module
+
+
+def is_method_run(module: nn.Module) -> bool:
+    """Returns whether a call of a module runs another method of what it wraps, which calls the model in turn.
+
+    Lightning's `training_step` is run by DDP's forward, and by none in a single process; the batch is what it is given.
+
+    Args:
+        module: What is called.
+    """
+    forward = vars(_unwrapped(module)).get("forward")
+    return forward is not None and "method_name" in getattr(getattr(forward, "__code__", None), "co_freevars", ())
 
 
 def _class_name(module: nn.Module) -> str:

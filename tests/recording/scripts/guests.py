@@ -173,4 +173,50 @@ def taught():
         optimizer.step()
 
 
+class Trained(nn.Module):
+    """A model with a method for its step, which a wrapper runs in place of the forward pass, as those of Lightning do."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = model
+
+    def forward(self, given):
+        return self.net(given)
+
+    def training_step(self, given, target):
+        return functional.cross_entropy(self(given), target)
+
+    def run(self, wrapper, method_name, *batch):
+        original_forward = self.forward
+
+        def wrapped_forward(*batch):
+            self.forward = original_forward
+            return getattr(self, method_name)(*batch)
+
+        self.forward = wrapped_forward
+        return wrapper(*batch)
+
+
+class Wrapper(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *given):
+        return self.module(*given)
+
+
+def redirected():
+    """A step is a method of the model."""
+    own = Trained()
+    wrapper, optimizer = Wrapper(own), torch.optim.SGD(own.parameters(), lr=0.1)
+    for number, part in enumerate(BATCHES):
+        if number == 2 and "other" in words:
+            inputs[part.start] = 0.5
+        batch = inputs[part], labels[part]
+        optimizer.zero_grad()
+        (own.run(wrapper, "training_step", *batch) if "wrapped" in words else own.training_step(*batch)).backward()
+        optimizer.step()
+
+
 globals()[kind]()

@@ -22,14 +22,14 @@ class EvaluatedCalls:
         """
         self._session, self._recorder, options = session, recorder, recorder.options
         self._changes, self._has_looked = options.perturb is not None or options.weights_from is not None, False
-        self._last: tuple[weakref.ref[nn.Module], tuple[object, ...], dict[str, object]] | None = None
+        self._last: tuple[weakref.ref[nn.Module], tuple[object, ...] | None, dict[str, object]] | None = None
 
-    def see(self, module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
+    def see(self, module: nn.Module, arguments: tuple[object, ...] | None, keywords: dict[str, object]) -> None:
         """A module is called in evaluation mode, where gradients are followed.
 
         Args:
             module: The module.
-            arguments: The arguments of the call.
+            arguments: As for `Session.before_call`.
             keywords: The keywords of the call.
         """
         if not any(each.requires_grad for each in module.parameters()):
