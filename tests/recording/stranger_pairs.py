@@ -91,12 +91,7 @@ GUESTS = [
     ("restored", "anew fresh", "unnamed", "or a network that was made anew"),
     ("share", "forgotten", "same_order_each_epoch", "step 2, data: B is given the examples of its own step 0 again"),
     ("redirected", "wrapped", "same", ""),
-    (
-        "redirected",
-        "wrapped again",
-        "same_order_each_epoch",
-        "step 2, data: B is given the examples of its own step 0 again",
-    ),
+    ("redirected", "wrapped other", "unnamed", "step 2, data: 7 of A's 8 examples are among the 8 of B"),
     ("grown", "early", "unnamed", "step 2, update, layer "),
     ("chosen", "logs", "same", "some examples are computed from the weights"),
     ("chosen", "reached", "unnamed", "step 0, gradient, layer Sequential.2: "),
