@@ -100,6 +100,8 @@ GUESTS = [
     ("clients", "twice", "unnamed", "step 3, gradient, layer "),
     ("folds", "stale", "missing_gradients", "not reached or held by no optimizer in B"),
     ("straight", "shifted", "same", "or the loss has the same slope for other targets"),
+    ("adapted", "flipped", "targets_differ", "the targets of 16 of 16 examples are different in B"),
+    ("adapted", "mislabelled", "targets_differ", "the targets of 1 of 16 examples are different in B"),
     ("taught", "held", "same", "only B has Sequential.1.0.weight"),
     ("taught", "trained", "unnamed", "A calls its model on 32 examples 40 times, and B on the same 48 times"),
 ]

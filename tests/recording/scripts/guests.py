@@ -219,4 +219,20 @@ def redirected():
         optimizer.step()
 
 
+def adapted():
+    """Two domains are told apart by a loss over the examples of both, and one of them alone has labels."""
+    features, head, judge = nn.Linear(6, 8), nn.Linear(8, 3), nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([*features.parameters(), *head.parameters(), *judge.parameters()], lr=0.1)
+    domains = torch.tensor([1.0] * 8 + [0.0] * 8)
+    for part in BATCHES:
+        ours, theirs = features(inputs[part]), features(inputs[part] + 1)
+        own = labels[part].clone()
+        own[0] = (own[0] + ("mislabelled" in words)) % 3
+        wanted = domains.flip(0) if "flipped" in words else domains
+        told = functional.binary_cross_entropy_with_logits(judge(torch.cat([ours, theirs]))[:, 0], wanted)
+        optimizer.zero_grad()
+        (functional.cross_entropy(head(ours), own) + told).backward()
+        optimizer.step()
+
+
 globals()[kind]()

@@ -9,14 +9,16 @@ import functools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import torch
 from torch.autograd.graph import Node
+from torch.nn.functional import pad
 
 from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.step.batches import Batches
 from samestep.torch_impl.recording.step.examples import sums_of
 from samestep.torch_impl.recording.step.losses import Roots
-from samestep.torch_impl.recording.step.memory import Memory, Sums
+from samestep.torch_impl.recording.step.memory import Memory, Sums, on_host
 from samestep.torch_impl.recording.step.sparse import signed
 
 _MOST_NODES, _MOST_MISSES = 12, 3
@@ -97,9 +99,12 @@ class Targets:
         if not has_modules and not self._given:
             found = [*_inputs_of(losses), *found]
         self._given, self._beside = [], []
-        beside = sums = calls[0] if len(calls) == 1 else None
-        if not found or not (rows := (found[0] if beside is None else beside).shape[0]):
+        lengths = {each.shape[0] for each in found}
+        beside = sums = calls[0] if len(calls) == 1 else _joined(calls, max(lengths, default=0))
+        if not found or not (rows := max(lengths) if beside is None else beside.shape[0]):
             return
+        if is_mixed := len(calls) != 1 and len(lengths) > 1:  # those of one loss may be of the first calls alone
+            found = [pad(each.reshape(len(each), -1), (0, 0, 0, rows - len(each))) for each in found if len(each)]
         out = self._memory.of(len(self._sums), rows)
         kinds = [f"{each.numel() / rows}" if each.is_floating_point() else _WHOLE for each in found]
         # The order of the graph depends on how losses are added.
@@ -109,7 +114,7 @@ class Targets:
             if (size := each.numel()) and size % rows == 0:
                 rounded = each if kind is _WHOLE else each.to(torch.bfloat16)
                 sums = sums_of(_PLACE + places.index(kind), rounded.reshape(rows, -1), out, sums)
-        self._kinds.update(counted if beside is not None else [*counted, "without inputs"])
+        self._kinds.update([*counted, *["without inputs"] * (beside is None), *["mixed"] * is_mixed])
         if sums is not beside and sums is not None:
             self._sums.append(sums)
 
@@ -126,6 +131,14 @@ class Targets:
             return None, {}
         counts = {"target_kinds": _hash_of(frozenset(kinds))} | ({"class_weights": sum(weights)} if weights else {})
         return self._memory.bytes_of(sums), counts
+
+
+def _joined(calls: Sequence[Sums], rows: int) -> Sums | None:
+    """Returns the sums of the examples of several calls, if there are as many as rows of targets."""
+    if len(calls) < 2 or sum(each.shape[0] for each in calls) != rows:
+        return None
+    are_tensors = all(isinstance(each, torch.Tensor) for each in calls)
+    return torch.cat(calls) if are_tensors else np.concatenate([on_host(each) for each in calls])
 
 
 @functools.lru_cache(16)
