@@ -8,7 +8,7 @@ from pathlib import Path
 from samestep.common.errors import ParityFailed, SamestepError, Unavailable
 from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
 from samestep.common.judging.recorded.pairing import pair
-from samestep.common.judging.recorded.repeating import judge_by_reruns, repeats_itself, starts_alike
+from samestep.common.judging.recorded.repeating import draws_others, judge_by_reruns, repeats_itself, starts_alike
 from samestep.common.judging.recorded.verdict import RecordedVerdict, place
 from samestep.common.judging.recorded.yardstick import Yardstick, measure_both, rounds_more
 from samestep.common.steps.recorded_run import RecordedRun
@@ -151,9 +151,11 @@ def _find_random(a: Reruns) -> NotRepeated | None:
     with contextlib.suppress(SamestepError):
         (once,), (again,) = a.perturbed(SEEDS[:1], 1), a.perturbed(SEEDS[:1], 1, AGAIN)
         verdict = judge(once, again)
+        why = "run twice, its command takes another step each time, as it draws other random numbers"
         if verdict.first is not None and verdict.exit_code == ParityFailed.exit_code:
-            why = "run twice, its command takes another step each time, as it draws other random numbers"
             return NotRepeated(f"{why} ({place(verdict.first)})", is_random=True)
+        if draws_others(once, again, 0):  # in few digits a verdict cannot tell
+            return NotRepeated(f"{why} (step 0, gradient)", is_random=True)
     return None
 
 

@@ -49,12 +49,14 @@ class WithDropout(Fake):
         super().__call__(command, options, directory, is_quiet)
 
 
-@pytest.mark.parametrize("is_float64", [False, True])
-def test_random_numbers_without_a_seed_are_told(tmp_path: Path, is_float64: bool) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_random_numbers_without_a_seed_are_told(tmp_path: Path, dtype: str) -> None:
     """In float32 its reruns were the yardstick, and float64 called such a script another one than itself."""
-    script, rerun = Script(), WithDropout()
+    script, rerun, is_float64 = Script(), WithDropout(), dtype == "float64"
     if is_float64:
         script = dataclasses.replace(script, dtype="float64", is_cast=True)
+    elif dtype == "bfloat16":
+        script = dataclasses.replace(script, products=dtype)
     a, b = (side(dataclasses.replace(script, mistake=m), tmp_path, "A", rerun) for m in ("", "gradients_off_by_far"))
     found = diff(dataclasses.replace(a, repeated=20 * is_float64), b, 20)
     assert (found.verdict.kind, found.verdict.need) == ("unknown", "seed")

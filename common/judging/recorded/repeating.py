@@ -94,8 +94,25 @@ def draws_alike(a: RecordedRun, exact: RecordedRun, number: int) -> bool:
         exact: The first steps of its command in float64.
         number: The step.
     """
-    found = _apart(a, exact, number, "gradient")
-    return found is not None and float(np.linalg.norm(found[0])) <= TIPPED * float(np.linalg.norm(found[1]))
+    return _unlike(a, exact, number) <= TIPPED
+
+
+def draws_others(run: RecordedRun, again: RecordedRun, number: int) -> bool:
+    """Returns whether a step is another one in the same run once more, by more than a comparison that tips over moves it.
+
+    Args:
+        run: The run.
+        again: The same command, run once more.
+        number: The step.
+    """
+    return TIPPED < _unlike(run, again, number) < np.inf
+
+
+def _unlike(a: RecordedRun, rerun: RecordedRun, number: int) -> float:
+    """Returns how far the gradients of a step are apart, relative to their norm; NaN if either was not looked at."""
+    found = _apart(a, rerun, number, "gradient")
+    apart, norm = map(float, map(np.linalg.norm, found or (np.nan, np.nan)))
+    return apart / norm if norm else np.inf * apart if apart else 0.0
 
 
 def _apart(a: RecordedRun, rerun: RecordedRun, number: int, phase: Phase) -> tuple[np.ndarray, np.ndarray] | None:
