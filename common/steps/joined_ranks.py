@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 import numpy as np
 
 from samestep.common.errors import ConfigError
-from samestep.common.steps.gradient_transforms import CLIP_PART, of_all_ranks
+from samestep.common.steps.gradient_transforms import BACKWARD_PASSES, CLIP_PART, of_all_ranks
 from samestep.common.steps.projections import BITS, PROJECTIONS, told_bits
 from samestep.common.steps.record import FOLLOWER, Phase, RecordedStep, RecordedTensor, RecordHeader
 from samestep.common.steps.recorded_run import RankSplit, RunStep, Sums, own_ranks
@@ -111,7 +111,7 @@ class JoinedRanks:
             counts=first.counts,
             class_weights=frozenset(s.counts.get("class_weights", 0) for s in steps if "target_kinds" in s.counts),
             arguments=[step.arguments for step in steps],
-            passes=max(len(step.losses) for step in steps),
+            passes=max(step.counts.get(BACKWARD_PASSES, len(step.losses)) for step in steps),
             parts=tuple(loss for step in steps for loss in step.losses),
             sums=joined or None,
             splits=(*_skip_splits(steps), *_scalar_splits(steps), *splits) if len(steps) > 1 else (),

@@ -112,12 +112,13 @@ class RecordedStep:
             group), "loss_scale", "clip_max_norm", "clip_norm" (the norm before clipping, or "clip_norm_part").
         is_skipped: Whether a gradient scaler left out the update.
         counts: What happened how often within the step, which decides no number of it: "schedule_steps" of the learning rate's
-            schedule, "data_passes" that a DataLoader began, "passes_over" if the last one had ended before,
-            "loaded_examples" that it has yielded, "more_calls" in Keras if several models or calls were given data,
-            "evaluated_calls" of a model in evaluation mode that were trained on, "written_tensors" that eager code has changed
-            since the update before, "written_after" the update, of which there may be more, "restored" if those that were written
-            after the update before were what it left again when the first backward pass began; "target_kinds", a hash of how many
-            numbers each target has; and "class_weights", one of the weights that losses are given for classes.
+            schedule, "data_passes" that a DataLoader began, "passes_over" if the last one had ended before, "loaded_examples"
+            that it has yielded, "more_calls" in Keras if several models or calls were given data, "evaluated_calls" of a model
+            in evaluation mode that were trained on, "backward_passes" in Keras if there are several, "written_tensors" that
+            eager code has changed since the update before, "written_after" the update, of which there may be more, "restored"
+            if those that were written after the update before were what it left again when the first backward pass began;
+            "target_kinds", a hash of how many numbers each target has; and "class_weights", one of the weights that losses are
+            given for classes.
         stats: Phase -> a structured array with one row for each tensor of the header; None where the step was not looked at.
             A tensor without a gradient has NaN in the fields of that phase.
         targets: The hash of each example with what its loss was computed with, as far as it is seen: targets, or the data of a

@@ -200,6 +200,8 @@ KERAS_PAIRS = [
     ("averages", "restarted", "follows_otherwise", "(follower2.sgd/model_dense_kernel_average, "),
     ("twins", "swapped", "same", ""),
     ("fit", "repeated", "repeated_in_a_pass", "(of a DataLoader, or an epoch of Keras), B is given 16 examples again"),
+    ("loop", "halves", "same", ""),
+    ("loop", "halves undivided", "times_microbatches", "which is the number of micro-batches (2)"),
     (
         "loop",
         "clipped",

@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from samestep.common.steps.gradient_transforms import BACKWARD_PASSES
 from samestep.common.steps.projections import sum_of_bits
 from samestep.tf_impl.recording.journal import Journal
 from samestep.tf_impl.recording.plans import UpdatePlan
@@ -108,15 +109,17 @@ class BetweenSteps:
         """
         return self._passes == self._passes_written.get(replica) and number not in (*self._written, self._over)
 
-    def counts(self, replica: int, number: int) -> dict[str, int]:
+    def counts(self, replica: int, number: int, num_passes: int) -> dict[str, int]:
         """Returns the counts of a step that is written.
 
         Args:
             replica: The replica that takes it.
             number: The number of the step.
+            num_passes: Its backward passes.
         """
         passes = self._passes - self._passes_written.get(replica, 0)
         self._passes_written[replica] = self._passes
         found = {"data_passes": passes, "passes_over": int(number == self._over)}
         found |= {"more_calls": int(passes and self._has_more_calls), "written_tensors": self._written.get(number, 0)}
+        found[BACKWARD_PASSES] = num_passes if num_passes > 1 else 0
         return {name: count for name, count in found.items() if count}

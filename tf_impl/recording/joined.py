@@ -25,12 +25,12 @@ class JoinedNote:
     Attributes:
         lr: The learning rate.
         loss: The sum of the scalars of which gradients were asked for since.
-        has_loss: Whether there were any.
+        num_losses: Their number.
     """
 
     lr: float
     loss: float
-    has_loss: bool
+    num_losses: int
 
 
 class JoinedNotes:
@@ -65,7 +65,7 @@ class JoinedNotes:
         if (row := self._ring.at(number)) is None:
             return None
         lr, loss, num_losses = row.view(np.float64).tolist()
-        return JoinedNote(lr, loss, num_losses > 0)
+        return JoinedNote(lr, loss, int(num_losses))
 
 
 def joined_notes(plans: Sequence["UpdatePlan"], replica: int, note: Note) -> dict["UpdatePlan", JoinedNote]:

@@ -42,7 +42,7 @@ class Note:
         is_skipped: Whether the gradients were not finite, and the update was left out.
         is_looked_at: Whether the tensors were looked at.
         loss: The sum of the scalars that its backward passes began with.
-        has_loss: Whether there were any.
+        num_losses: Their number, which is that of the passes.
         lr: The learning rate; NaN where there is no optimizer.
         transforms: How gradients were scaled and clipped; NaN where they were not.
         sums: Of the examples, what makes their hashes once it is mixed; None if there were none, or too many to keep.
@@ -54,7 +54,7 @@ class Note:
     is_skipped: bool
     is_looked_at: bool
     loss: float
-    has_loss: bool
+    num_losses: int
     lr: float
     transforms: Mapping[str, float]
     sums: bytes | None
@@ -180,7 +180,7 @@ class Journal:
         start, self.num_read = self.num_read, int(found[-1][0]) + 1
         self.num_lost += self.num_read - start - len(found)
         notes = [self._note(note, int(found[-1][1])) for note in found]
-        is_plain = notes[-1].has_loss and not notes[-1].is_skipped
+        is_plain = notes[-1].num_losses == 1 and not notes[-1].is_skipped
         self._alike = found[-1][_ALIKE:_LOSS].tobytes() if is_plain else b""
         return notes
 
@@ -224,7 +224,7 @@ class Journal:
         lr, *transforms, num_losses, loss = words[6 : _LOSS + 1].view(np.float64).tolist()
         sums = self._sums(start, end, seen, words[_LOSS + 1 :])
         named = dict(zip(TRANSFORMS, transforms, strict=True))
-        given = number, optimizer, bool(is_skipped), bool(is_looked_at), loss, num_losses > 0, lr, named, sums
+        given = number, optimizer, bool(is_skipped), bool(is_looked_at), loss, int(num_losses), lr, named, sums
         return Note(*given, self._arguments.read(start, end))
 
     def _sums(self, start: int, end: int, seen: int, known: np.ndarray) -> bytes | None:

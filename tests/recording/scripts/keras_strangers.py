@@ -76,12 +76,18 @@ def fit():
 
 def loop():
     model, optimizer = network(6, 1, "model"), keras.optimizers.SGD(0.1)
+    num_parts = 2 if "halves" in words else 1
+
+    def gradients_of(given, wanted):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(given, training=True) - wanted) ** 2)
+            loss /= 1 if "undivided" in words else num_parts
+        return tape.gradient(loss, model.trainable_variables)
 
     @tf.function
     def step(given, wanted):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((model(given, training=True) - wanted) ** 2)
-        gradients = tape.gradient(loss, model.trainable_variables)
+        found = map(gradients_of, tf.split(given, num_parts), tf.split(wanted, num_parts))
+        gradients = [tf.add_n(each) for each in zip(*found, strict=True)]
         if "clipped" in words:
             gradients, _ = tf.clip_by_global_norm(gradients, 0.4 if "looser" in words else 0.2)
         optimizer.apply(gradients, model.trainable_variables)
