@@ -125,6 +125,15 @@ tf.io.gfile.GFile("best.pt", "w").write("other")
 tf.io.gfile.rename("log.txt", "out/1.pt", overwrite=True)
 tf.io.gfile.copy("best.pt", "out/2.pt", overwrite=True)
 tf.io.gfile.rmtree("out/away")
+tf.io.gfile.makedirs("made/within")
+tf.io.write_file("out/second", "other")
+tf.function(lambda: [tf.io.write_file("out/fourth", "other")] and None)()
+tf.io.write_file(tf.constant("written/new"), "other")
+tf.io.TFRecordWriter("out/third").write(b"other")
+tf.train.CheckpointManager(checkpoint, "made/kept", max_to_keep=1).save()
+for folder in ("out", "made/events"):
+    with tf.summary.create_file_writer(folder).as_default():
+        tf.summary.scalar("loss", 0.5, step=0)
 """
 
 
@@ -151,11 +160,14 @@ def test_what_safetensors_writes_is_put_back(place: Path) -> None:
 def test_what_tensorflow_writes_is_put_back(place: Path) -> None:
     (place / "out" / "away" / "inner").mkdir(parents=True)
     (place / "out" / "away" / "inner" / "file").write_text("of the user")
+    for name in ("second", "third", "fourth"):
+        (place / "out" / name).write_text(f"{name} of the user")
     subprocess.run([sys.executable, "-c", KERAS], cwd=place, check=True, capture_output=True)
-    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    before, paths = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}, {*place.rglob("*")}
     assert {"one.index", "checkpoint", "saved_model.pb", "model.weights.h5"} <= {path.name for path in before}
     said = rerun(KERAS + GFILE, place)
     assert {path: path.read_bytes() for path in before} == before
+    assert {*place.rglob("*")} - {place / "record", place / "record" / "reruns"} == paths
     assert said[0].startswith("has its files back"), said
 
 

@@ -115,7 +115,7 @@ class BetweenSteps:
         Args:
             replica: The replica that takes it.
             number: The number of the step.
-            num_passes: Its backward passes.
+            num_passes: Its backward passes; of several optimizers, those of each.
         """
         passes = self._passes - self._passes_written.get(replica, 0)
         self._passes_written[replica] = self._passes

@@ -218,13 +218,13 @@ class Session:
         if joined:
             rates = in_order(rates | {each: more.lr for each, more in joined.items()}, self._recorded[replica])
         loss = math.fsum(each.loss for each in notes) * plan.num_replicas / plan.num_batches
-        num_passes = sum(each.num_losses for each in notes)
+        num_losses = sum(each.num_losses for each in notes)
         step = RecordedStep(
             note.number,
-            losses=(loss,) if num_passes else (),
+            losses=(loss,) if num_losses else (),
             scalars=numbers_of(rates) | transforms,
             is_skipped=note.is_skipped,
-            counts=self.between.counts(replica, note.number, num_passes),
+            counts=self.between.counts(replica, note.number, num_losses // len(notes)),
             stats=self._stats(replica, note.number, [*rates]) if note.is_looked_at and replica in plan.slots else None,
             arguments=note.arguments,
         )

@@ -10,6 +10,8 @@ by itself is followed by the functions that are called for it. What a program th
 import contextlib
 import errno
 import fcntl
+import functools
+import glob
 import importlib
 import json
 import os
@@ -22,7 +24,7 @@ MOST_BYTES = 2**30
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 _CACHE = os.sep + "__pycache__" + os.sep
 _ALSO_WRITTEN = "-wal", "-journal", "-shm"
-_FILE, _HDF5, _TREE, _PREFIX = "file", "hdf5", "tree", "prefix"
+_FILE, _HDF5, _TREE, _PREFIX, _EVENTS = "file", "hdf5", "tree", "prefix", "events"
 _IO = "tensorflow.python.lib.io._pywrap_file_io"
 _WRITERS = (
     ("torch._C", "PyTorchFileWriter.__init__", 1, "file_name", _FILE),
@@ -31,11 +33,16 @@ _WRITERS = (
     ("safetensors", "serialize_file", 1, "filename", _FILE),
     ("h5py", "File.__init__", 1, "name", _HDF5),
     (_IO, "WritableFile", 0, "filename", _FILE),
+    (_IO, "CreateDir", 0, "dirname", _FILE),
+    (_IO, "RecursivelyCreateDir", 0, "dirname", _FILE),
     (_IO, "DeleteFile", 0, "filename", _FILE),
     (_IO, "DeleteRecursively", 0, "dirname", _TREE),
     (_IO, "RenameFile", 0, "src", _TREE),
     (_IO, "RenameFile", 1, "target", _FILE),
     (_IO, "CopyFile", 1, "target", _FILE),
+    ("tensorflow", "io.write_file", 0, "filename", _FILE),
+    ("tensorflow.python.lib.io.tf_record", "TFRecordWriter.__init__", 1, "path", _FILE),
+    ("tensorflow.python.ops.gen_summary_ops", "create_summary_file_writer", 1, "logdir", _EVENTS),
     ("tensorflow.python.checkpoint.checkpoint", "TrackableSaver.save", 1, "file_prefix", _PREFIX),
     ("tensorflow.python.saved_model.save", "save_and_return_nodes", 1, "export_dir", _TREE),
 )
@@ -100,13 +107,14 @@ class Keeper:
             for each in ("", *_ALSO_WRITTEN):
                 self.keep(path + each, is_update=True)
 
-    def keep(self, path, is_link=False, is_update=False):
+    def keep(self, path, is_link=False, is_update=False, is_made=False):
         """Copies what has a path, unless that was done; notes it if nothing has.
 
         Args:
             path: The path; a descriptor is of a file that was opened before.
             is_link: Whether a link is meant itself, and not what it points to.
             is_update: Whether the file is opened to change a part of it.
+            is_made: Whether compiled code has made the file just now, under a name that nobody could know before.
         """
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
@@ -121,7 +129,7 @@ class Keeper:
                 if (path + os.sep).startswith(self._copies + os.sep):
                     raise OSError(errno.EBUSY, "the copies of other files are there")
                 if not (path in self._seen or path.startswith(self._ignored) or _CACHE in path):
-                    self._keep(path, is_update)
+                    self._keep(path, is_update, is_made)
             except OSError as error:
                 self._note(f"a rerun was about to change {path}, which cannot be copied first: {error.strerror}")
                 raise
@@ -146,14 +154,15 @@ class Keeper:
             if target is not None:
                 self.keep(os.fsdecode(target) + each[len(path) :], is_link=True)
 
-    def _keep(self, path, is_update):
+    def _keep(self, path, is_update, is_made):
         with open(self._list, "r+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 file.seek(self._read)
                 self._seen.update((entry["path"], entry) for entry in map(json.loads, file.read().splitlines()))
                 if path not in self._seen:
-                    entry, end = dict(self._copied(path, is_update), path=path), file.tell()
+                    found = {"kind": "new"} if is_made else self._copied(path, is_update)
+                    entry, end = dict(found, path=path), file.tell()
                     line = json.dumps(entry).encode() + b"\n"
                     if file.write(line) < len(line):  # no half of a line may stay for the others
                         file.truncate(end)
@@ -204,28 +213,34 @@ class Keeper:
     def _preceded(self, function, index, keyword, kind):
         def kept(*arguments, **keywords):
             path = arguments[index] if len(arguments) > index else keywords.get(keyword)
-            if kind == _TREE:
-                self.keep_tree(path)
-            elif kind == _PREFIX:
-                self._keep_prefix(path)
-            elif kind == _FILE:
-                self.keep(path)
-            else:
-                mode = arguments[index + 1] if len(arguments) > index + 1 else keywords.get("mode", "r")
-                if mode != "r":
-                    self.keep(path, is_update=mode in ("r+", "a"))
-            return function(*arguments, **keywords)
+            path = getattr(path, "numpy", lambda: path)()  # an op of TensorFlow is given a tensor
+            mode = arguments[index + 1] if len(arguments) > index + 1 else keywords.get("mode", "r")
+            if kind != _HDF5:
+                {_TREE: self.keep_tree, _PREFIX: self._keep_prefix}.get(kind, self._keep_file)(path)
+            elif mode != "r":
+                self.keep(path, is_update=mode in ("r+", "a"))
+            is_known = kind == _EVENTS and isinstance(path, (str, bytes))
+            events = f"{glob.escape(os.fsdecode(path))}/events.out.tfevents.*.{os.getpid()}.*" if is_known else ""
+            there = glob.glob(events)
+            result = function(*arguments, **keywords)
+            for made in set(glob.glob(events)).difference(there):
+                self.keep(made, is_made=True)
+            return result
 
-        kept.__name__ = kept.__qualname__ = getattr(function, "__name__", "kept")
-        kept.__doc__, kept.__wrapped__ = function.__doc__, function
-        return kept
+        return functools.wraps(function)(kept)
 
     def _keep_prefix(self, prefix):
-        """Copies the files of a checkpoint of TensorFlow."""
-        folder, start = os.path.split(os.path.abspath(os.fsdecode(prefix)))
-        for name in os.listdir(folder) if os.path.isdir(folder) else ():
-            if name.startswith(start + "."):
-                self.keep(os.path.join(folder, name))
+        """Copies the files of a checkpoint of TensorFlow, or notes those that are about to be made."""
+        prefix = os.path.abspath(os.fsdecode(prefix))
+        for path in (prefix + ".index", prefix + ".data-00000-of-00001", *glob.glob(glob.escape(prefix) + ".*")):
+            self._keep_file(path)
+
+    def _keep_file(self, path):
+        """Copies what has a path, or notes it, and the folders around it that are not there yet."""
+        while isinstance(path, (str, bytes, os.PathLike)) and path:
+            self.keep(path)
+            path = os.path.dirname(os.path.abspath(os.fsdecode(path)))
+            path = None if os.path.lexists(path) else path
 
 
 def _below(path, folder):
