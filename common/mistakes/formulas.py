@@ -181,7 +181,8 @@ STATE = (
         ("update",),
         _state_lost,
         "the gradients are the same, but B moves its weights as a new optimizer does in its first step, and A does not: the "
-        "momentum or the moments of B's optimizer are lost, as where a resumed run loads its weights alone",
+        "momentum or the moments of B's optimizer are lost, as where a resumed run loads its weights alone, or a Keras model is "
+        "compiled again",
         "meta-pytorch/torchft#58",
         has_sides=True,
         of_step="the optimizer state was lost before this step",
