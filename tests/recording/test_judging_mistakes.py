@@ -8,6 +8,7 @@ import pytest
 
 from museum.reenacted.table import REENACTED
 from samestep.common.errors import ConfigError
+from samestep.common.judging.recorded.given import ALL_ARGUMENTS
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.notes import find_notes
 from samestep.common.judging.recorded.pairing import pair
@@ -419,3 +420,12 @@ def test_gradients_that_were_not_exchanged_are_named_though_the_targets_of_each_
     steps = [dataclasses.replace(step, targets=step.targets and others) for step in b.steps]
     found = judge(a, dataclasses.replace(b, steps=steps))
     assert [cause.name for cause in found.causes] == ["forgotten_exchange"], found.headline
+
+
+def test_nothing_is_asked_of_single_arguments_where_what_is_wrong_with_the_examples_is_named(tmp_path: Path) -> None:
+    a, b = (recorded(Script(mistake=mistake), tmp_path) for mistake in ("", "other_order"))
+    rows = [step.rows for step in a.steps]
+    moved = [dataclasses.replace(step, rows=rows[{1: 3, 3: 1}.get(place, place)]) for place, step in enumerate(b.steps)]
+    verdict = judge(a, dataclasses.replace(b, steps=moved))
+    assert verdict.kind == "named" and verdict.first.words.startswith("0 of A's 16 examples")
+    assert ALL_ARGUMENTS not in verdict.notes

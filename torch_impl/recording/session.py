@@ -174,7 +174,7 @@ class Session:
         self._is_update = is_outer and closure is None and not is_rehearsed(optimizer, self._initial is not None)
         if not is_outer or (closure is None and not self._is_update):
             return None
-        self._begin_update(optimizer)
+        self._begin_update(optimizer, is_ahead=closure is not None and self._initial is None)
         if not callable(closure):
             self._take_of(optimizer)
             return None
@@ -197,15 +197,15 @@ class Session:
         self.stepped.append(weakref.ref(optimizer))
         self._infinite.append(True)
 
-    def _begin_update(self, optimizer: Optimizer) -> None:
+    def _begin_update(self, optimizer: Optimizer, is_ahead: bool = False) -> None:
         self.has_optimizer = True
         if not (own := self._of(optimizer)).isdisjoint(self.updated):
             self.finish()
         self.updated = self.updated | own if self.updated else own
-        if self.watch is None:
-            self._begin_watch()
-        else:
+        if self.watch is not None:
             self.watch.see_new(own, self.called)
+        elif not is_ahead:  # the first pass, which says what products are computed in
+            self._begin_watch()
         self.scalars.see(optimizer)
 
     def _after_closure(self, optimizer: Optimizer) -> None:
@@ -243,8 +243,8 @@ class Session:
 
     def _take_of(self, optimizer: Optimizer) -> None:
         """Takes the gradients that an optimizer is given; a fused one divides them by the scale itself."""
-        assert self.watch is not None
+        watch = self.watch or self._begin_watch()
         scale, infinite = map(vars(optimizer).get, ("grad_scale", "found_inf"))
         self._infinite += () if infinite is None else (infinite.clone(),)
         if self._recorder.is_looking:
-            self._gradients.append(self.watch.gradients(self._of(optimizer), scale))
+            self._gradients.append(watch.gradients(self._of(optimizer), scale))

@@ -8,6 +8,7 @@ from samestep.common.judging.recorded.bounds import unreached
 from samestep.common.judging.recorded.differences import THRESHOLD, finite
 from samestep.common.judging.recorded.distance import BLIND, SHOWN, Seen, look
 from samestep.common.judging.recorded.findings import Finding, find
+from samestep.common.judging.recorded.given import ALL_ARGUMENTS, OTHER_MASK
 from samestep.common.judging.recorded.notes import UNSEEN, find_notes, further_notes, reshaped
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.passes import with_whole_runs
@@ -191,6 +192,8 @@ def _different(
     evidence = _evidence(walk, one, other, past, finding)
     is_known = finding.is_first and not _is_broken(walk, one, other)
     found = causes(evidence) if is_known or finding.first.phase in EXACT else ()
+    for each in (ALL_ARGUMENTS, OTHER_MASK) if found else ():
+        walk.asides.pop(each, None)
     rows = _rows(walk, one, other, finding)
     is_guess = not walk.yardstick.is_measured and finding.first.phase == "update"
     if (finding.is_kink or is_guess) and not found:

@@ -41,8 +41,10 @@ class DataPasses:
         if (
             is_first and self._seen is not None and step.passes > 1
         ):  # what the pass has not yielded is of the one before
+            # Where none is counted, as beside a validation that Lightning leaves open, nobody knows which are of which pass.
             loaded = counts.get("loaded_examples", 0)
-            self._count(own_rows({rank: each[: max(0, len(each) - loaded)] for rank, each in rows.items()}))
+            before = {rank: each[: max(0, len(each) - loaded)] for rank, each in rows.items()}
+            self._count(own_rows(before) if loaded else ())
             rows = {rank: each[-loaded:] if loaded else () for rank, each in rows.items()}
         if is_first:
             self._seen, self._has_begun = set(), True

@@ -6,11 +6,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from samestep.common.judging.recorded.passes import DataPasses
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
 from samestep.common.steps.projections import PROJECTIONS
-from samestep.common.steps.recorded_run import digest_of
+from samestep.common.steps.recorded_run import RunStep, digest_of
 
 
 def side(rows: tuple[int, ...], repeated: int) -> Side:
@@ -28,6 +29,15 @@ def test_a_last_batch_that_examples_of_the_same_pass_fill_up_is_not_a_whole_one(
     evidence = Evidence("data", 3, side((1, 2, 3), 0), side((1, 2, 3, 4), repeated))
     found = causes(evidence.swapped() if is_swapped else evidence)
     assert [each.name for each in found] == [expected]
+
+
+def test_nothing_is_repeated_where_a_step_that_accumulates_counts_no_example_of_the_pass_that_it_begins() -> None:
+    """Lightning leaves a validation open, for which the batches of the next epoch count."""
+    passes = DataPasses()
+    for number, rows in enumerate([(1, 2), (3, 4), (1, 2), (3, 4)]):
+        counts = {} if number % 2 else {"data_passes": 2, "loaded_examples": 4 if number == 0 else 0}
+        passes.add(RunStep(number, rows={0: rows}, passes=2, counts=counts))
+    assert passes.repeated == 0
 
 
 def test_a_shard_is_missing_from_a_first_step_whatever_comes_again_later() -> None:

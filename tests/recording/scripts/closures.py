@@ -1,4 +1,6 @@
-"""L-BFGS, which calls its closure several times a step."""
+"""L-BFGS, which calls its closure several times a step; "cast" has its products in bf16, and no pass before the first step."""
+
+import sys
 
 import torch
 from torch import nn
@@ -13,7 +15,8 @@ targets = inputs.sum(1, keepdim=True)
 
 def closure():
     optimizer.zero_grad()
-    loss = nn.functional.mse_loss(model(inputs), targets)
+    with torch.autocast("cpu", torch.bfloat16, "cast" in sys.argv):
+        loss = nn.functional.mse_loss(model(inputs).float(), targets)
     loss.backward()
     return loss
 
