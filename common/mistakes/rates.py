@@ -60,11 +60,14 @@ def _late(evidence: Evidence) -> Words | None:
 
 
 def _schedule(evidence: Evidence) -> Words | None:
-    """B's rate at step k is A's at step N k, as far as A went."""
+    """B's rate at step k is A's at step N k, as far as A went; of few, A keeps each for N steps, or N may be expected."""
+    own, known = evidence.a.rates, [number for number, _ in _factors(evidence)]
     for times in range(2, MOST_RUN_AHEAD + 1):
         rates = _common(evidence, 0, times)
-        if len(rates) > evidence.step and len({*rates}) > 1:
-            return {"times": str(times)}
+        if len(rates) > evidence.step and (num := len({*rates})) > 1:
+            is_kept = all(near(rate, own[k - k % times]) for k, rate in enumerate(own))
+            if num > LEAST_RATES or is_kept or times in known:
+                return {"times": str(times)}
     return None
 
 

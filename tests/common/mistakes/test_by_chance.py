@@ -60,6 +60,23 @@ def test_a_rate_that_stays_where_the_other_falls_does_not_lag(theirs: list[float
     assert named(Evidence("hyper-parameters", 2, a, b)) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("slow", "expected"),
+    [
+        (
+            [0, 0.25, 0.5, 0.75, 1, 0.96, 0.85, 0.69, 0.5],
+            "other_hyperparameter",
+        ),  # a warm-up of 4 steps beside one of 2
+        ([0, 0, 0, 0, 0.5, 0.5, 0.5, 0.5], "schedule_runs_n_times"),  # the schedule of an epoch of 4
+        ([0, 0.25, 0.5, 0.75, 1, 0.985], "schedule_runs_n_times"),
+    ],
+)
+def test_one_rate_is_that_of_a_far_later_step_wherever_a_schedule_falls_again(slow: list[float], expected: str) -> None:
+    fast = [0, 0.5, 1, 0.97, 0.88, 0.75, 0.6, 0.45, 0.3]
+    a, b = (dataclasses.replace(SIDE, rates=rates, scalars={"lr": rates[1]}) for rates in (slow, fast[: len(slow)]))
+    assert named(Evidence("hyper-parameters", 1, a, b)) == [expected]
+
+
 def test_what_a_step_before_left_is_named_only_if_it_makes_the_difference() -> None:
     """A fifth of a difference just above rounding brings it below."""
     one, other, left = DRAWN[0], DRAWN[0] + 1.0e-6 * DRAWN[1], 0.2e-6 * DRAWN[1]
