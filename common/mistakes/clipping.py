@@ -7,7 +7,7 @@ from functools import partial
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.gradient_arithmetic import (
     GRADIENTS,
-    loss_alone,
+    are_same,
     ratio_of_all,
     ratio_words,
     roots,
@@ -122,7 +122,7 @@ def each_alone(evidence: Evidence) -> Words | None:
 def loss_and_norm(evidence: Evidence) -> Words | None:
     """The loss has a factor, which clipping takes out of the gradients again."""
     ratio, (one, other) = evidence.loss_ratio, evidence.scalars(CLIP_NORM)
-    if ratio is None or loss_alone(evidence) is None or not one or not other:
+    if ratio is None or not are_same(evidence, ratio) or not one or not other:
         return None
     is_factor = near(other / one, ratio) and max(evidence.a.factor, evidence.b.factor) < 1
     return {"ratio": spell(ratio)} if is_factor else None

@@ -115,11 +115,21 @@ def targets(evidence: Evidence) -> Iterator[float]:
 
 
 def loss_alone(evidence: Evidence) -> Words | None:
-    """The loss has a factor and the gradients have none, which rounding to few digits would hide."""
-    ratio, seen = evidence.loss_ratio, evidence.gradients
-    if ratio is None or differing(seen) or all(each.explained_by(ratio) for each in seen):
-        return None
-    return {"ratio": spell(ratio)}
+    """The loss has a factor and the gradients have none, which clipping would take out, and rounding to few digits would hide."""
+    ratio = evidence.loss_ratio
+    is_alone = ratio is not None and are_same(evidence, ratio) and are_same(evidence, ratio * evidence.clipped)
+    return {"ratio": spell(ratio)} if is_alone else None
+
+
+def are_same(evidence: Evidence, ratio: float) -> bool:
+    """Returns whether no gradient differs, and it would be seen if all had a ratio.
+
+    Args:
+        evidence: The evidence of the step.
+        ratio: The ratio.
+    """
+    seen = evidence.gradients
+    return not differing(seen) and not all(each.explained_by(ratio) for each in seen)
 
 
 def last_window(evidence: Evidence) -> Words | None:

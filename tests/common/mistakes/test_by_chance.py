@@ -77,6 +77,19 @@ def test_one_rate_is_that_of_a_far_later_step_wherever_a_schedule_falls_again(sl
     assert named(Evidence("hyper-parameters", 1, a, b)) == [expected]
 
 
+@pytest.mark.parametrize(("norm", "expected"), [(0.99, "loss_summed"), (1.98, "loss_times")])
+def test_a_loss_is_not_off_alone_where_clipping_takes_its_factor_out_of_coarse_gradients(
+    norm: float, expected: str
+) -> None:
+    """As in bf16, where the norm that A clips by is hardly reached."""
+    a, b = (
+        dataclasses.replace(SIDE, loss=loss, parts=(loss,), scalars={CLIP_NORM: own, CLIP_MOST: 1.0})
+        for loss, own in ((1.0, 0.99), (2.0, norm))
+    )
+    coarse = [dataclasses.replace(each, rounding=0.02) for each in seen(min(norm, 1.0) / 0.99)]
+    assert named(Evidence("loss", 0, a, b, coarse)) == [expected]
+
+
 def test_what_a_step_before_left_is_named_only_if_it_makes_the_difference() -> None:
     """A fifth of a difference just above rounding brings it below."""
     one, other, left = DRAWN[0], DRAWN[0] + 1.0e-6 * DRAWN[1], 0.2e-6 * DRAWN[1]
