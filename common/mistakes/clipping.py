@@ -10,7 +10,7 @@ from samestep.common.mistakes.gradient_arithmetic import (
     are_same,
     ratio_of_all,
     ratio_words,
-    roots,
+    roots_of_processes,
     times,
 )
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
@@ -34,8 +34,8 @@ def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) ->
         ratio_of: Yields what the ratio of the norms may be.
         evidence: The evidence of the step.
     """
-    one, other = evidence.scalars(CLIP_NORM)
-    if ratio_of_all(evidence) is None or not one or other is None:
+    (one, other), ratio = evidence.scalars(CLIP_NORM), ratio_of_all(evidence)
+    if ratio is None or not one or other is None or not near(ratio * evidence.a.factor, evidence.b.factor):
         return None
     return ratio_words(other / one, ratio_of(evidence))
 
@@ -157,7 +157,7 @@ CLIPPING = (
     Mistake(
         "clip_by_local_norm",
         GRADIENTS,
-        partial(clip, roots),
+        partial(clip, roots_of_processes),
         "the norm that B clips by is {ratio} times A's, {way} the square root of the number of processes: one of the "
         "two clips by the norm of a part, or counts replicas",
         "pytorch/pytorch#88621",

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.groups import groups_of
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 from samestep.common.mistakes.seen_tensor import (
@@ -126,15 +126,20 @@ def _state_lost(evidence: Evidence) -> Words | None:
     has_earlier = all(each.earlier is not None and each.earlier.any() for _, each in seen)
     if not has_earlier and (evidence.step or not evidence.a.earlier):
         return None
-    groups = [*{tuple(each.items()): each for each in groups_of(evidence.b.scalars)}.values()]
+    sides = {"one": _groups(evidence.a), "other": (groups := _groups(evidence.b))}
     is_clear = any(length(each.other - each.one) > _CLEAR * each.bound * each.rounding for each in moves)
     if is_clear and all(_is_first_of_momentum(*each, groups) for each in seen):
         return {}
     for factor, epsilon in _first_factors(evidence):
-        ours, theirs = (like_signs(seen, of, groups, (factor, epsilon)) for of in ("one", "other"))
+        ours, theirs = (like_signs(seen, of, of_side, (factor, epsilon)) for of, of_side in sides.items())
         if theirs > PROOF and ours < 0:
             return {}
     return None
+
+
+def _groups(side: Side) -> list[dict[str, float]]:
+    """Returns the options of a run's groups, each once."""
+    return [*{tuple(each.items()): each for each in groups_of(side.scalars)}.values()]
 
 
 def _is_first_of_momentum(move: SeenTensor, gradient: SeenTensor, groups: Sequence[Mapping[str, float]]) -> bool:

@@ -103,8 +103,13 @@ def both(evidence: Evidence) -> Iterator[float]:
 
 
 def roots(evidence: Evidence) -> Iterator[float]:
-    """Their roots."""
-    yield from (math.sqrt(n) for n in (*processes(evidence), *microbatches(evidence)))
+    """Their roots that are no whole numbers: those are as well the size of an axis of a mesh, such as 2 of 4 processes."""
+    yield from (root for n in (*processes(evidence), *microbatches(evidence)) if (root := math.sqrt(n)) % 1)
+
+
+def roots_of_processes(evidence: Evidence) -> Iterator[float]:
+    """The roots of the numbers of processes of both runs."""
+    yield from map(math.sqrt, processes(evidence))
 
 
 def targets(evidence: Evidence) -> Iterator[float]:

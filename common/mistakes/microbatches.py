@@ -19,7 +19,9 @@ def goes_on(longer: Side, shorter: Side) -> bool:
         return False
     # Else a pass begins again, and the last batch is filled up with some of its first, which then come twice in a pass.
     is_new = longer.repeated == 0 or digest_of([*further.elements()]) not in shorter.digests
-    return further <= rest or (rest <= further and is_new and not further & shorter.examples)
+    return (further <= rest and further != shorter.examples) or (
+        rest <= further and is_new and not further & shorter.examples
+    )
 
 
 def _times(evidence: Evidence) -> Words | None:

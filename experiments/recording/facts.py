@@ -70,8 +70,9 @@ class RecordFacts:
         if len(seen) == len(ranks):
             self.looked_at += 1
             self._add_use(first)
-            for found, gradients in zip(self.has_gradient, (step.stats["gradient"] for step in ranks), strict=True):
-                found |= ~np.isnan(gradients["square"]) | (gradients["bits"] != 0)
+            for found, step in zip(self.has_gradient, ranks, strict=True):
+                for gradients in (step.stats[phase] for phase in ("gradient", "stray") if phase in step.stats):
+                    found |= ~np.isnan(gradients["square"]) | (gradients["bits"] != 0)
         if "schedule_steps" in first.counts:
             self.schedule[first.counts["schedule_steps"]] += 1
         self._add_examples(ranks)
@@ -217,7 +218,7 @@ def _of_training(seen: RecordFacts) -> Iterator[str]:
     unmoved = seen.names(seen.has_moved)  # a target network moves without a gradient
     lacking = [name for name in seen.names(seen.has_gradient) if name in unmoved] if seen.looked_at else []
     if lacking:
-        yield f"never got a gradient{within}: {few(lacking)}."
+        yield f"had no gradient at any update{within}: {few(lacking)}."
     if seen.looked_at - len(seen.skipped) >= _ENOUGH:
         still = [name for name in unmoved if name not in lacking]
         if still:

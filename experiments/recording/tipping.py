@@ -10,7 +10,13 @@ from collections.abc import Sequence
 
 from samestep.common.errors import ParityFailed, SamestepError
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.repeating import draws_alike, judge_by_reruns, repeats_itself, starts_alike
+from samestep.common.judging.recorded.repeating import (
+    draws_alike,
+    judge_by_reruns,
+    repeats_itself,
+    rounds_finely,
+    starts_alike,
+)
 from samestep.common.judging.recorded.verdict import RecordedVerdict, place
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
@@ -18,8 +24,8 @@ from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
 AGAIN = "again"
 """The name of reruns that were made once more."""
 _IN_FLOAT64 = (
-    "{}: B is farther from A than moving A's weights in their last bit shows, and no farther than A is from its own steps in "
-    "float64, in which both take the same ones: numbers cancel there, such as 1 - p of a saturated softmax"
+    "{}: B is farther from A than moving A's weights in their last bit shows, and no farther than the two are from their own "
+    "steps in float64, in which both take the same ones: numbers cancel there, such as 1 - p of a saturated softmax"
 )
 MORE_SEEDS = range(4, 20)
 """Of those of A that are made before a difference without a name is called one."""
@@ -73,8 +79,8 @@ def try_float64(
     What float32 loses where large numbers cancel, no perturbed rerun shows if the numbers hardly depend on the weights. The
     gradient of a saturated softmax is 1 - p. Each p is kept to 6e-8, so if 1 - p is 1e-5, it is rounded by up to 0.6 %; moving
     the weights in their last bit moves 1 - p by far less, and it is rounded to the same number. How far A is from its own steps
-    in float64 shows it. The difference is rounding if B is no farther from A than that allows, and if both take the same steps
-    in float64.
+    in float64 shows it, and how far B is from its own, which may cancel other numbers. The difference is rounding if B is no
+    farther from A than these allow, and if both take the same steps in float64.
 
     Args:
         a: The run that the other is held against.
@@ -93,11 +99,13 @@ def try_float64(
         exact = a.in_float64(length, weights)
         if not starts_alike(a.run, exact) or not draws_alike(a.run, exact, first.step):
             return verdict
-        found = judge_by_reruns(a.run, b.run, runs_of_a, exact=[exact])
-        if found.exit_code == ParityFailed.exit_code:
+        exact_of_b = b.in_float64(length, weights)
+        decided = judge(exact, exact_of_b)
+        if decided.exit_code == ParityFailed.exit_code:
             return verdict
-        decided = judge(exact, b.in_float64(length, weights))
-        if decided.exit_code != ParityFailed.exit_code:
+        rounded = [exact_of_b] if rounds_finely(b.run, exact_of_b, first.step) else []
+        found = judge_by_reruns(a.run, b.run, runs_of_a, exact=[exact], exact_of_b=rounded)
+        if found.exit_code != ParityFailed.exit_code:
             said = found if decided.exit_code else decided
             return dataclasses.replace(said, notes=(*said.notes, _IN_FLOAT64.format(place(first))))
     return verdict

@@ -60,7 +60,7 @@ def test_one_record_has_its_facts_and_curves(pairs: dict[str, list[Path]]) -> No
     text = report_records(pairs["healthy"][1:], "html")
     assert sections(text) == ["facts", "curves", "provenance"]
     assert "recorded 5 steps, 2 ranks, 9 tensors" in headline(text)
-    assert "never got a gradient: net.unused.weight" in text
+    assert "had no gradient at any update: net.unused.weight" in text
     assert [text.count(f"<h3>{title}</h3>") for title in ("Loss", "Gradient", "Learning rate")] == [1, 1, 1]
 
 

@@ -233,6 +233,10 @@ class _Training:
             draw = np.random.default_rng(3)
             mean = {n: (g * (1 + 1e-2 * draw.normal(size=g.shape))).astype(self.kind) for n, g in mean.items()}
             mean |= {"net.head.bias": mean["net.head.bias"] * one(1.5)}
+        if s.mistake == "one_gradient_rounded_more" and self.step == 1:
+            gradient = mean["net.head.weight"]
+            off = 1 + 4e-6 * np.random.default_rng(3).normal(size=gradient.shape)
+            mean |= {"net.head.weight": (gradient * off).astype(self.kind)}
         if s.mistake == "tipped_unit" and self.step == 1:  # what a unit at ReLU's kink does, for one example
             for name in ("net.embed.weight", "net.embed.bias"):
                 mean[name] = mean[name].copy()

@@ -35,7 +35,7 @@ def test_what_moves_without_a_gradient_is_not_said_to_lack_one(tmp_path: Path) -
             weights = step.stats["weight"].copy()
             weights["bits"][place] += number
             moving.add([dataclasses.replace(step, stats={**step.stats, "weight": weights})])
-    said = "never got a gradient: net.unused.weight."
+    said = "had no gradient at any update: net.unused.weight."
     assert said in [*_of_training(still)] and said not in [*_of_training(moving)]
 
 

@@ -24,7 +24,7 @@ train(1)
 for name, steps in (("one", 2), ("two", 3)):
     with warnings.catch_warnings(record=True) as warned, samestep.record(name, every=2) as directory:
         train(steps)
-    assert [str(each.message) for each in warned] == ["never got a gradient: unused.weight, unused.bias."], warned
+    assert [str(each.message) for each in warned] == ["had no gradient at any update: unused.weight, unused.bias."], warned
 train(1)
 print(directory.name)
 """

@@ -154,16 +154,33 @@ def test_a_command_is_asked_for_only_where_reruns_of_it_could_say_more(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "in_float64", "exit_code"),
+    ("wrong", "mistake", "in_float64", "exit_code"),
     [
-        ("A", "", 0),  # all that is apart is what A itself is off by: 1 - p of a saturated softmax
-        ("A", None, 4),  # in float64 the two differ as well
-        ("B", "", 4),  # B alone computes in fewer digits
-        ("B", "other_order", 4),  # float64 draws other numbers: A's distance to it is no rounding
+        (
+            "B",
+            "one_gradient_rounded_more",
+            "",
+            0,
+        ),  # all that is apart is what B is off by, which no format of fewer digits does
+        ("B", "one_gradient_rounded_more", None, 4),
+        (
+            "A",
+            "gradients_off_at_random",
+            "",
+            0,
+        ),  # all that is apart is what A itself is off by: 1 - p of a saturated softmax
+        ("A", "gradients_off_at_random", None, 4),  # in float64 the two differ as well
+        ("B", "gradients_off_at_random", "", 4),  # B alone computes in fewer digits
+        (
+            "B",
+            "gradients_off_at_random",
+            "other_order",
+            4,
+        ),  # float64 draws other numbers: A's distance to it is no rounding
     ],
 )
 def test_what_no_perturbation_shows_is_measured_in_float64(
-    tmp_path: Path, wrong: str, in_float64: str | None, exit_code: int
+    tmp_path: Path, wrong: str, mistake: str, in_float64: str | None, exit_code: int
 ) -> None:
     """Keras' momentum contrast at a temperature of 0.03, in a graph and with XLA, was off by 0.6 % in float32 alone."""
 
@@ -175,7 +192,6 @@ def test_what_no_perturbation_shows_is_measured_in_float64(
             self.changes = {"mistake": in_float64} if options.float64 and in_float64 is not None else {}
             super().__call__(command, options, directory, is_quiet)
 
-    mistake = "gradients_off_at_random"
     scripts = [Script(optimizer="sgd", mistake=mistake * (wrong == name)) for name in "AB"]
     a, b = (side(script, tmp_path, name, Cancelling()) for script, name in zip(scripts, "AB", strict=True))
     found = diff(a, b, 20).verdict

@@ -173,6 +173,13 @@ def test_the_ranks_are_named_that_hold_parts_of_the_same_layers(
     assert "shares_given_other_data" not in [cause.name for cause in diff(a, right, tmp_path, reruns=0).causes]
 
 
+def test_a_whole_root_may_be_another_number(tmp_path: Path) -> None:
+    """Of a mesh of 2 x 2 processes, whose gradients a script divides by 2 once more, B's root was blamed."""
+    a = Script(world=4)
+    verdict = diff(a, dataclasses.replace(a, mistake="root_of_processes"), tmp_path)
+    assert "every gradient is 2.000 x A's" in verdict.headline and not verdict.causes
+
+
 def test_a_factor_is_found_before_clipping(tmp_path: Path) -> None:
     """B's gradients are 0.8 times A's, which alone are clipped."""
     free = recorded(Script(clip=1e9), tmp_path)

@@ -13,6 +13,7 @@ from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.judging.recorded.yardstick import measure
 from samestep.common.mistakes.groups import is_regrouped
 from samestep.common.steps.joining import read_run
+from samestep.experiments.recording.facts import facts_of
 from tests.recording.records import recorded_once
 from tests.recording.stranger_pairs import GUESTS, NEWCOMERS, PAIRS
 
@@ -49,6 +50,20 @@ def test_it_is_the_same_or_another(folder: Path, kind: str, word: str, expected:
     names = [cause.name for cause in verdict.causes]
     assert (names or [verdict.kind]) == [expected], verdict.headline
     assert said in " ".join([verdict.headline, *verdict.notes])
+
+
+def test_all_examples_of_each_step_are_no_larger_batch(folder: Path) -> None:
+    assert not any("goes on with the examples" in note for note in judged(folder, "whole", "twice").notes)
+
+
+def test_other_examples_are_no_difference_where_only_a_guess_says_that_they_have_an_effect(folder: Path) -> None:
+    """Adam's first update has the sign of a gradient that is nothing but rounding: reruns have to tell."""
+    verdict = judge(*(read_run(folder / name) for name in ("labelled", "labelled apart")))
+    assert (verdict.kind, verdict.is_exact) == ("unknown", False)
+
+
+def test_gradients_that_no_optimizer_uses_are_gradients(folder: Path) -> None:
+    assert facts_of(folder / "lazy lost")[1:] == ["got gradients and never moved: Linear.weight, Linear.bias."]
 
 
 def test_all_weights_are_perturbed_where_some_are_computed_before_the_model_is_there(folder: Path) -> None:

@@ -78,10 +78,10 @@ def with_effect(walk: Walk, found: Sequence[Finding]) -> list[Finding]:
         walk: Over both runs; is told what is said of those.
         found: All, in the order of the phases.
     """
-    kept = []
+    kept, guessed = [], "" if walk.yardstick.is_measured else "update"
     for place, each in enumerate(found):
         later = [other for other in found[place + 1 :] if not other.is_of_one]
-        effect = next((other.first.phase for other in later if other.is_certain), "")
+        effect = next((other.first.phase for other in later if other.is_certain and other.first.phase != guessed), "")
         if not each.shows_in or effect in each.shows_in:
             kept.append(each)
         elif any(other.first.phase in each.shows_in for other in later):
@@ -114,7 +114,7 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
     ranks = ranks if 0 < len(ranks) < len(theirs) else ()
     words = (of_arguments := _said_of_arguments(one, other)) or words
-    aside = "" if alike else OTHER_NUMBERS
+    aside = "" if alike and one.of_arguments().keys() == other.of_arguments().keys() else OTHER_NUMBERS
     if a.keys() == b.keys():
         words = f"A calls its model on {len(a)} examples {a.total()} times, and B on the same {b.total()} times"
         ranks, aside = (), IDLE_CALLS

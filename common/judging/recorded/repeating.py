@@ -14,6 +14,9 @@ from samestep.common.judging.recorded.yardstick import coarser, measure, measure
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RecordedRun
 
+FINE = 2.0**-16
+"""How far float32 may take a gradient where numbers cancel, relative to its norm. Formats of fewer digits take it further: fp16
+and TF32 round each number by 2**-12. A script that is run in float64 has more digits in their place."""
 MOST_PERTURBED = 0.02
 """How far a perturbation moves weights, relative to their norm: that of bfloat16 moves them by 0.004."""
 
@@ -24,6 +27,7 @@ def judge_by_reruns(
     of_a: Sequence[RecordedRun],
     of_b: Sequence[RecordedRun] = (),
     exact: Sequence[RecordedRun] = (),
+    exact_of_b: Sequence[RecordedRun] = (),
 ) -> RecordedVerdict:
     """Judges two recorded runs by what perturbations did to both, or to the one that was run again.
 
@@ -33,13 +37,16 @@ def judge_by_reruns(
         of_a: Perturbed reruns of A.
         of_b: Those of B.
         exact: A's steps in float64: by how far they are from A, all that was rounded in A is known.
+        exact_of_b: Those of B, likewise.
 
     Raises:
         ConfigError: They have no step or no tensor in common.
     """
     pairing = pair(a, b)
     yardstick = measure_both(a, of_a, b, of_b, pairing)
-    return judge(a, b, coarser(yardstick, measure(a, exact, pairing)) if exact else yardstick)
+    for run, found, side in ((a, exact, 0), (b, exact_of_b, 1)):
+        yardstick = coarser(yardstick, measure(run, found, pairing, side)) if found else yardstick
+    return judge(a, b, yardstick)
 
 
 def judge_again(
@@ -113,6 +120,20 @@ def _unlike(a: RecordedRun, rerun: RecordedRun, number: int) -> float:
     found = _apart(a, rerun, number, "gradient")
     apart, norm = map(float, map(np.linalg.norm, found or (np.nan, np.nan)))
     return apart / norm if norm else np.inf * apart if apart else 0.0
+
+
+def rounds_finely(run: RecordedRun, exact: RecordedRun, number: int) -> bool:
+    """Returns whether what a step lost of its gradients may be what float32 loses, and no format of fewer digits.
+
+    Args:
+        run: The run.
+        exact: The first steps of its command in float64.
+        number: The step.
+    """
+    if (found := _apart(run, exact, number, "gradient")) is None:
+        return False
+    is_more_than_rounding = found[1] > np.finfo("float32").eps * np.linalg.norm(found[1])  # else all of it may cancel
+    return not (is_more_than_rounding & (found[0] > FINE * found[1])).any()
 
 
 def _apart(a: RecordedRun, rerun: RecordedRun, number: int, phase: Phase) -> tuple[np.ndarray, np.ndarray] | None:

@@ -232,6 +232,80 @@ def adapted():
         told = functional.binary_cross_entropy_with_logits(judge(torch.cat([ours, theirs]))[:, 0], wanted)
         optimizer.zero_grad()
         (functional.cross_entropy(head(ours), own) + told).backward()
+
+
+def adapter():
+    """One that begins with zeros, so that its scale is in its gradient and not yet in the loss; no norm is clipped."""
+    first, last = nn.Linear(6, 4), nn.Linear(4, 3)
+    [nn.init.zeros_(each) for each in last.parameters()]
+    model.requires_grad_(False)
+    optimizer = torch.optim.SGD([*first.parameters(), *last.parameters()], lr=0.1)
+    for part in BATCHES[:2]:
+        optimizer.zero_grad()
+        for row in range(part.start, part.stop, 2):
+            logits = model(inputs[row : row + 2]) + (2 if "larger" in words else 1) * last(first(inputs[row : row + 2]))
+            (functional.cross_entropy(logits, labels[row : row + 2]) / 4).backward()
+        nn.utils.clip_grad_norm_([*first.parameters(), *last.parameters()], 100)
+        optimizer.step()
+
+
+def tuned():
+    """A head is trained alone first, and has a learning rate of its own then."""
+    head = nn.Linear(3, 3)
+    optimizer = torch.optim.Adam(head.parameters(), lr=0.01)
+    for number, part in enumerate(BATCHES):
+        if number == 2:
+            groups = [{"params": model.parameters(), "lr": 0.001}, {"params": head.parameters(), "lr": 0.1}]
+            both = [*model.parameters(), *head.parameters()]
+            optimizer = torch.optim.Adam(both if "one" in words else groups, lr=0.001)
+        optimizer.zero_grad()
+        functional.cross_entropy(head(model(inputs[part])), labels[part]).backward()
+        optimizer.step()
+
+
+def whole():
+    """All examples at every step, on which the model may be called twice."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        again = functional.cross_entropy(model(inputs), labels) if "twice" in words else 0
+        (functional.cross_entropy(model(inputs), labels) + again).backward()
+        optimizer.step()
+
+
+def lazy():
+    """Of two optimizers, one may never take a step."""
+    head = nn.Linear(3, 3)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (model, head)]
+    for part in [*BATCHES, *BATCHES]:
+        for each in optimizers:
+            each.zero_grad()
+        functional.cross_entropy(head(model(inputs[part])), labels[part]).backward()
+        for each in optimizers[: 1 if "lost" in words else 2]:
+            each.step()
+
+
+class Labelled(nn.Module):
+    """Computes its loss, if it is given labels. The gradient of its key's bias is what rounding makes of 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention, self.head = nn.MultiheadAttention(6, 1, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, texts, wanted=None):
+        logits = self.head(self.attention(texts, texts, texts)[0])
+        return logits if wanted is None else functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+
+
+def labelled():
+    """The labels are an argument of the model, or of the loss alone."""
+    network, positions = Labelled(), labels.unsqueeze(1).expand(-1, 4)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+    for part in BATCHES:
+        rows, wanted = inputs[part].unsqueeze(1) * torch.arange(1, 5).unsqueeze(1), positions[part]
+        apart = functional.cross_entropy(network(rows).transpose(1, 2), wanted) if "apart" in words else None
+        optimizer.zero_grad()
+        (network(rows, wanted) if apart is None else apart).backward()
         optimizer.step()
 
 
