@@ -232,6 +232,7 @@ def adapted():
         told = functional.binary_cross_entropy_with_logits(judge(torch.cat([ours, theirs]))[:, 0], wanted)
         optimizer.zero_grad()
         (functional.cross_entropy(head(ours), own) + told).backward()
+        optimizer.step()
 
 
 def adapter():
