@@ -1,8 +1,10 @@
 """Judges two small scripts, with perturbed reruns of the first."""
 
 import dataclasses
+import functools
 import itertools
 import json
+import tempfile
 from pathlib import Path
 
 from samestep.common.judging.recorded.judge import judge
@@ -25,12 +27,23 @@ def recorded(script: Script, below: Path) -> RecordedRun:
     return read_run(run(script, directory))
 
 
-def diff(a: Script, b: Script, below: Path, reruns: int = RERUNS) -> RecordedVerdict:
-    """The verdict on two scripts."""
-    one, other = recorded(a, below), recorded(b, below)
-    pairing = pair(one, other)
-    perturbed = [recorded(dataclasses.replace(a, perturbed=seed), below) for seed in range(reruns)]
-    return judge(one, other, measure(one, perturbed, pairing) if perturbed else None)
+@functools.cache
+def run_of(script: Script) -> RecordedRun:
+    """The steps of a script, which are recorded once for all the tests that judge them."""
+    with tempfile.TemporaryDirectory() as below:
+        found = recorded(script, Path(below))
+        return dataclasses.replace(found, steps=[*found.steps])
+
+
+def reruns_of(script: Script) -> list[RecordedRun]:
+    """The reruns of a script."""
+    return [run_of(dataclasses.replace(script, perturbed=seed)) for seed in range(RERUNS)]
+
+
+def diff(a: Script, b: Script, is_measured: bool = True) -> RecordedVerdict:
+    """The verdict on two scripts, with reruns of the first or without."""
+    one, other = run_of(a), run_of(b)
+    return judge(one, other, measure(one, reruns_of(a), pair(one, other)) if is_measured else None)
 
 
 class Fake:

@@ -1,7 +1,6 @@
 """Records of an earlier samestep beside today's, which hash padding in another way."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.repeating import repeats_itself
 from samestep.common.judging.recorded.yardstick import measure
 from samestep.common.steps.recorded_run import RecordedRun
-from tests.recording.judged import recorded
+from tests.recording.judged import run_of
 from tests.recording.numpy_script import Script
 
 
@@ -27,8 +26,8 @@ def _earlier(run: RecordedRun, framework: str = "torch", schema: int = 3) -> Rec
 
 
 @pytest.mark.parametrize("is_a", [True, False])
-def test_other_hashes_of_the_same_examples_are_no_difference(tmp_path: Path, is_a: bool) -> None:
-    run = recorded(Script(), tmp_path)
+def test_other_hashes_of_the_same_examples_are_no_difference(is_a: bool) -> None:
+    run = run_of(Script())
     pair = (_earlier(run), run) if is_a else (run, _earlier(run))
     assert repeats_itself(*pair)
     verdict = judge(*pair)
@@ -36,16 +35,14 @@ def test_other_hashes_of_the_same_examples_are_no_difference(tmp_path: Path, is_
 
 
 @pytest.mark.parametrize(("schema", "expected"), [(3, set()), (4, {1})])
-def test_reruns_that_hash_the_same_examples_otherwise_have_no_computed_ones(
-    tmp_path: Path, schema: int, expected: set[int]
-) -> None:
-    run = recorded(Script(), tmp_path)
+def test_reruns_that_hash_the_same_examples_otherwise_have_no_computed_ones(schema: int, expected: set[int]) -> None:
+    run = run_of(Script())
     earlier = _earlier(run, schema=schema)
     assert measure(earlier, [run], pair(earlier, run)).computed == expected
 
 
-def test_what_is_computed_of_other_examples_differs_and_gets_no_name(tmp_path: Path) -> None:
-    a, b = (recorded(Script(mistake=mistake, world=2), tmp_path) for mistake in ("", "padded_sample_twice"))
+def test_what_is_computed_of_other_examples_differs_and_gets_no_name() -> None:
+    a, b = (run_of(Script(mistake=mistake, world=2)) for mistake in ("", "padded_sample_twice"))
     names = [{cause.name for cause in judge(_with_schema(a, schema), b).causes} for schema in (3, 4)]
     assert names == [set(), {"padded_sample_twice"}]
 
@@ -55,8 +52,8 @@ def _with_schema(run: RecordedRun, schema: int) -> RecordedRun:
 
 
 @pytest.mark.parametrize(("framework", "schema"), [("tf", 3), ("torch", 4)])
-def test_hashes_that_have_not_changed_are_compared(tmp_path: Path, framework: str, schema: int) -> None:
-    run = recorded(Script(), tmp_path)
+def test_hashes_that_have_not_changed_are_compared(framework: str, schema: int) -> None:
+    run = run_of(Script())
     earlier = _earlier(run, framework, schema)
     assert not repeats_itself(earlier, run)
     assert judge(earlier, run).first.phase == "data"

@@ -21,7 +21,7 @@ from samestep.common.steps.recorded_run import RecordedRun, RunStep
 from samestep.experiments.printing.diff_report import facts_of_diff
 from samestep.experiments.recording.diffing import Diffed
 from samestep.experiments.recording.reruns import Reruns
-from tests.recording.judged import recorded
+from tests.recording.judged import run_of
 from tests.recording.numpy_script import Script, _bf16, run
 
 NOTHING = "nothing that was recorded differs: every loss, gradient and update of B is that of A"
@@ -52,23 +52,23 @@ def with_sums(run: RecordedRun, place: int, phase: str, **changes: np.ndarray) -
 
 @pytest.mark.parametrize(("rounding", "expected"), [(1e-2, ["loss_summed"]), (0.09, [])])
 def test_the_loss_alone_has_a_factor_only_if_rounding_does_not_hide_that_of_the_gradients(
-    tmp_path: Path, rounding: float, expected: list[str]
+    rounding: float, expected: list[str]
 ) -> None:
     class Coarser(Coarse):
         def of(self, number: int, phase: str, sums: object) -> RoundingScale:
             return RoundingScale(rounding * sums.norm + 1e-6)
 
-    a, b = (recorded(Script(steps=2, mistake=each), tmp_path) for each in ("", "loss_summed"))
+    a, b = (run_of(Script(steps=2, mistake=each)) for each in ("", "loss_summed"))
     pairing = pair(a, b)
     verdict = judge(a, b, Coarser(rounding * pairing.sizes, pairing))
     assert (verdict.exit_code, [cause.name for cause in verdict.causes]) == (4, expected)
 
 
 @pytest.mark.parametrize("mistake", ["off_by_a_little", "one_norm_off", "other_decay"])
-def test_a_blind_yardstick_decides_nothing(tmp_path: Path, mistake: str) -> None:
+def test_a_blind_yardstick_decides_nothing(mistake: str) -> None:
     """Rounding of a hundredth hides gradients or updates that are off by a ten-thousandth or more."""
     script = Script(steps=2, optimizer="sgd")
-    a, b = (recorded(dataclasses.replace(script, mistake=each), tmp_path) for each in ("", mistake))
+    a, b = (run_of(dataclasses.replace(script, mistake=each)) for each in ("", mistake))
     verdict = coarsely(a, b)
     assert (verdict.kind, verdict.exit_code, verdict.need) == ("unknown", 3, "float64")
 
@@ -88,10 +88,8 @@ class Coarsest(Yardstick):
         (1e-6, ""),  # no rerun showed a jump
     ],
 )
-def test_only_where_reruns_showed_it_it_is_said_that_a_run_differs_from_itself(
-    tmp_path: Path, spread: float | None, said: str
-) -> None:
-    a, b = (recorded(Script(steps=2, optimizer="sgd", mistake=each), tmp_path) for each in ("", "off_by_a_little"))
+def test_only_where_reruns_showed_it_it_is_said_that_a_run_differs_from_itself(spread: float | None, said: str) -> None:
+    a, b = (run_of(Script(steps=2, optimizer="sgd", mistake=each)) for each in ("", "off_by_a_little"))
     pairing = pair(a, b)
     norm = pairing.of([*a.steps][1].sums["gradient"], 0).norm
     spreads = {} if spread is None else {(0, "gradient"): spread * norm}
@@ -100,10 +98,8 @@ def test_only_where_reruns_showed_it_it_is_said_that_a_run_differs_from_itself(
     assert [said in each for each in verdict.notes] == [True] if said else not verdict.notes
 
 
-def test_the_note_of_a_jump_names_what_reruns_moved_most_and_not_what_has_its_layers_yardstick(
-    tmp_path: Path,
-) -> None:
-    a, b = (recorded(Script(steps=2, optimizer="sgd", mistake=each), tmp_path) for each in ("", "off_by_a_little"))
+def test_the_note_of_a_jump_names_what_reruns_moved_most_and_not_what_has_its_layers_yardstick() -> None:
+    a, b = (run_of(Script(steps=2, optimizer="sgd", mistake=each)) for each in ("", "off_by_a_little"))
     pairing = pair(a, b)
     gradient = pairing.of([*a.steps][1].sums["gradient"], 0)
     names = [tensor.name for tensor in pairing.tensors]
@@ -120,10 +116,8 @@ def test_the_note_of_a_jump_names_what_reruns_moved_most_and_not_what_has_its_la
 
 
 @pytest.mark.parametrize(("off", "kind"), [(0.0, "same"), (1e-5, "same"), (6e-5, "unknown"), (3e-3, "unknown")])
-def test_what_differs_by_less_than_a_mistake_is_the_same_however_far_rounding_may_go(
-    tmp_path: Path, off: float, kind: str
-) -> None:
-    run = recorded(Script(steps=2, optimizer="sgd"), tmp_path)
+def test_what_differs_by_less_than_a_mistake_is_the_same_however_far_rounding_may_go(off: float, kind: str) -> None:
+    run = run_of(Script(steps=2, optimizer="sgd"))
     sums = [*run.steps][2].sums["gradient"]
     verdict = coarsely(run, with_sums(run, 2, "gradient", projections=sums.projections * (1 + off)))
     assert verdict.kind == kind
@@ -141,7 +135,7 @@ def changed(run: RecordedRun, change: Callable[[RunStep], RunStep]) -> RecordedR
     return dataclasses.replace(run, steps=[change(step) for step in run.steps])
 
 
-def test_steps_without_tensors_are_not_vouched_for(tmp_path: Path) -> None:
+def test_steps_without_tensors_are_not_vouched_for() -> None:
     """Gradients off by a hundredth at step 1, of which only the loss was recorded, and the loss has few digits."""
 
     def few(step: RunStep) -> RunStep:
@@ -151,7 +145,7 @@ def test_steps_without_tensors_are_not_vouched_for(tmp_path: Path) -> None:
         return step if step.number < 1 else dataclasses.replace(step, sums=None)
 
     a, b = (
-        changed(recorded(Script(steps=10, rate=1e-5, mistake=mistake), tmp_path), few)
+        changed(run_of(Script(steps=10, rate=1e-5, mistake=mistake)), few)
         for mistake in ("", "gradients_off_at_random")
     )
     assert [step.loss for step in a.steps] == [step.loss for step in b.steps]
@@ -168,8 +162,8 @@ def test_steps_without_tensors_are_not_vouched_for(tmp_path: Path) -> None:
             assert NOTHING not in said(verdict, a)
 
 
-def test_nothing_differs_only_where_the_bits_are_the_same(tmp_path: Path) -> None:
-    run = recorded(Script(steps=2, optimizer="sgd"), tmp_path)
+def test_nothing_differs_only_where_the_bits_are_the_same() -> None:
+    run = run_of(Script(steps=2, optimizer="sgd"))
     verdict = coarsely(run, run)
     assert (verdict.kind, verdict.resolution) == ("same", 0.0) and NOTHING in said(verdict, run)
     sums = [*run.steps][2].sums["gradient"]
@@ -179,8 +173,8 @@ def test_nothing_differs_only_where_the_bits_are_the_same(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("lacking", ["A", "B"])
-def test_a_loss_that_only_one_has_is_not_the_same_loss(tmp_path: Path, lacking: str) -> None:
-    run = recorded(Script(steps=2, optimizer="sgd"), tmp_path)
+def test_a_loss_that_only_one_has_is_not_the_same_loss(lacking: str) -> None:
+    run = run_of(Script(steps=2, optimizer="sgd"))
     without = changed(run, lambda step: dataclasses.replace(step, loss=None if step.number == 1 else step.loss))
     verdict = coarsely(*((without, run) if lacking == "A" else (run, without)))
     assert verdict.kind == "unknown" and NOTHING not in said(verdict, run)

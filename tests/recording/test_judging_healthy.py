@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from samestep.common.judging.recorded.rest import Rest
 from samestep.common.judging.recorded.yardstick import measure
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
-from tests.recording.judged import diff, recorded
+from tests.recording.judged import diff, reruns_of, run_of
 from tests.recording.numpy_script import Script
 
 SEEDS = range(12)
@@ -36,13 +35,13 @@ KINDS = {
 @pytest.mark.parametrize("seeds", [SEEDS[:4], pytest.param(SEEDS, marks=pytest.mark.slow)], ids=["few", "all"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_no_healthy_pair_differs(tmp_path: Path, layout: str, kind: str, seeds: Sequence[int]) -> None:
+def test_no_healthy_pair_differs(layout: str, kind: str, seeds: Sequence[int]) -> None:
     """4 seeds of 10 kinds, 12 on `make test-slow`; the last step of each pair is a whole window in both."""
     for seed in seeds:
         a = Script(seed=seed, **KINDS[kind])
         b = dataclasses.replace(a, **LAYOUTS[layout])
         short = dataclasses.replace(a, steps=a.steps - 1)
-        verdict = diff(short, b, tmp_path / str(seed))
+        verdict = diff(short, b)
         assert verdict.exit_code == 0, (seed, verdict.headline)
         assert verdict.num_steps == short.steps and verdict.worst < 10
         assert verdict.resolution < 1e-4
@@ -59,49 +58,49 @@ def test_no_healthy_pair_differs(tmp_path: Path, layout: str, kind: str, seeds: 
         ("padded_sample_twice", {"world": 2}),
     ],
 )
-def test_small_mistakes_are_seen(tmp_path: Path, mistake: str, layout: dict, optimizer: str) -> None:
+def test_small_mistakes_are_seen(mistake: str, layout: dict, optimizer: str) -> None:
     for seed in range(5):
         a = Script(seed=seed, steps=2, optimizer=optimizer)
-        verdict = diff(a, dataclasses.replace(a, mistake=mistake, **layout), tmp_path / str(seed))
+        verdict = diff(a, dataclasses.replace(a, mistake=mistake, **layout))
         assert verdict.exit_code == 4, (seed, verdict.headline)
         assert verdict.first.step == (1 if mistake == "padded_sample_twice" else 0)
 
 
-def test_float64_needs_no_reruns(tmp_path: Path) -> None:
+def test_float64_needs_no_reruns() -> None:
     a = Script(dtype="float64", steps=4)
-    same = diff(a, dataclasses.replace(a, world=2, steps=5), tmp_path, reruns=0)
+    same = diff(a, dataclasses.replace(a, world=2, steps=5), is_measured=False)
     assert (same.kind, same.num_steps) == ("same", 4)
-    other = diff(a, dataclasses.replace(a, mistake="off_by_a_little"), tmp_path, reruns=0)
+    other = diff(a, dataclasses.replace(a, mistake="off_by_a_little"), is_measured=False)
     assert (other.kind, other.first.step, other.first.phase) == ("unnamed", 0, "gradient")
     assert "every gradient is 1.00010 x A's" in other.headline
 
 
-def test_without_reruns_small_differences_are_undecided(tmp_path: Path) -> None:
+def test_without_reruns_small_differences_are_undecided() -> None:
     a = Script(steps=3)
-    assert diff(a, dataclasses.replace(a, flipped=True), tmp_path, reruns=0).kind in ("same", "unknown")
-    little = diff(a, dataclasses.replace(a, mistake="off_by_a_little"), tmp_path, reruns=0)
+    assert diff(a, dataclasses.replace(a, flipped=True), is_measured=False).kind in ("same", "unknown")
+    little = diff(a, dataclasses.replace(a, mistake="off_by_a_little"), is_measured=False)
     assert (little.kind, little.exit_code, little.need) == ("unknown", 3, "command")
-    large = diff(a, dataclasses.replace(a, world=2, mistake="sum_for_mean"), tmp_path, reruns=0)
+    large = diff(a, dataclasses.replace(a, world=2, mistake="sum_for_mean"), is_measured=False)
     assert [cause.name for cause in large.causes] == ["sum_for_mean"]
 
 
-def test_steps_beyond_the_reruns_are_not_condemned(tmp_path: Path) -> None:
+def test_steps_beyond_the_reruns_are_not_condemned() -> None:
     """A last window that is divided wrongly, at a step that no rerun reached."""
     a = Script(passes=4, steps=6)
-    one, *reruns = (recorded(dataclasses.replace(a, perturbed=seed), tmp_path) for seed in (None, *range(4)))
-    other = recorded(dataclasses.replace(a, mistake="last_window_divided_by_all"), tmp_path)
+    one, *reruns = (run_of(dataclasses.replace(a, perturbed=seed)) for seed in (None, *range(4)))
+    other = run_of(dataclasses.replace(a, mistake="last_window_divided_by_all"))
     pairing = pair(one, other)
     reruns = [dataclasses.replace(rerun, steps=[s for s in rerun.steps if s.number < 5]) for rerun in reruns]
     verdict = judge(one, other, measure(one, reruns, pairing))
     assert (verdict.kind, verdict.need, verdict.first.step) == ("unknown", "steps", 5)
 
 
-def test_a_kink_is_shown_as_one(tmp_path: Path) -> None:
+def test_a_kink_is_shown_as_one() -> None:
     """A itself, moved in its last bit, falls on the other side of a threshold: nobody can say which side is right."""
     a, b = Script(steps=2, optimizer="sgd"), Script(steps=2, optimizer="sgd", mistake="gradients_off_by_far")
-    one, other = recorded(a, tmp_path), recorded(b, tmp_path)
+    one, other = run_of(a), run_of(b)
     pairing = pair(one, other)
-    tipped = [recorded(dataclasses.replace(b, perturbed=seed), tmp_path) for seed in range(4)]
+    tipped = reruns_of(b)
     verdict = judge(one, other, measure(one, tipped, pairing))
     assert (verdict.kind, verdict.need) == ("unknown", "float64")
     assert "gradient of net." in verdict.notes[0] and "within rounding of a threshold (a kink)" in verdict.notes[0]
@@ -124,10 +123,10 @@ def broken(run: RecordedRun, phase: str, number: float, is_skipped: bool = False
 
 @pytest.mark.parametrize("phase", ["gradient", "weight", "loss"])
 @pytest.mark.parametrize("is_measured", [False, True])
-def test_only_what_is_broken_alike_is_the_same(tmp_path: Path, phase: str, is_measured: bool) -> None:
-    run = recorded(Script(steps=3), tmp_path)
+def test_only_what_is_broken_alike_is_the_same(phase: str, is_measured: bool) -> None:
+    run = run_of(Script(steps=3))
     pairing = pair(run, run)
-    reruns = [recorded(Script(steps=3, perturbed=seed), tmp_path) for seed in range(4 * is_measured)]
+    reruns = [run_of(Script(steps=3, perturbed=seed)) for seed in range(4 * is_measured)]
     yardstick = measure(run, reruns, pairing) if reruns else None
     for one, other in itertools.product((np.nan, np.inf, -np.inf, 0.0), repeat=2):
         verdict = judge(broken(run, phase, one), broken(run, phase, other), yardstick)
@@ -138,9 +137,9 @@ def test_only_what_is_broken_alike_is_the_same(tmp_path: Path, phase: str, is_me
 
 
 @pytest.mark.parametrize(("step", "headline"), [(0, "cannot tell"), (2, "same: 2 steps")])
-def test_where_both_are_broken_nothing_is_said_to_be_the_same(tmp_path: Path, step: int, headline: str) -> None:
+def test_where_both_are_broken_nothing_is_said_to_be_the_same(step: int, headline: str) -> None:
     """As of a model that is NaN from its first step on, whatever the two scripts do."""
-    run = recorded(Script(steps=4, optimizer="sgd"), tmp_path)
+    run = run_of(Script(steps=4, optimizer="sgd"))
     steps = list(run.steps)
     for number, each in enumerate(steps[step + 1 :], step + 1):
         sums = each.sums["weight"]
@@ -154,9 +153,9 @@ def test_where_both_are_broken_nothing_is_said_to_be_the_same(tmp_path: Path, st
 
 
 @pytest.mark.parametrize("projected", [np.nan, np.inf])
-def test_a_parameter_that_is_infinite_from_the_start_hides_nothing(tmp_path: Path, projected: float) -> None:
+def test_a_parameter_that_is_infinite_from_the_start_hides_nothing(projected: float) -> None:
     """As a causal mask that is kept as a frozen parameter, or the bound of a number."""
-    run = recorded(Script(steps=3), tmp_path)
+    run = run_of(Script(steps=3))
     place, steps = [each.name for each in run.tensors].index("net.unused.weight"), list(run.steps)
     for number, each in enumerate(steps):
         held = each.sums["weight"]
@@ -168,8 +167,8 @@ def test_a_parameter_that_is_infinite_from_the_start_hides_nothing(tmp_path: Pat
     assert judge(masked, masked).headline == "same: 3 steps"
 
 
-def test_what_overflowed_in_a_step_that_both_skip_is_no_difference(tmp_path: Path) -> None:
-    run = recorded(Script(steps=3), tmp_path)
+def test_what_overflowed_in_a_step_that_both_skip_is_no_difference() -> None:
+    run = run_of(Script(steps=3))
     a, b = (broken(run, "gradient", number, is_skipped=True) for number in (np.nan, -np.inf))
     assert judge(a, b).kind == "same"
     assert judge(run, run).headline == "same: 3 steps"
@@ -179,13 +178,11 @@ def test_what_overflowed_in_a_step_that_both_skip_is_no_difference(tmp_path: Pat
 @pytest.mark.parametrize(
     ("numbers", "tensors", "kind"), [(1.9, 1, "unknown"), (9.0, 1, "unnamed"), (1.9, 9, "unnamed")]
 )
-def test_a_number_that_rounding_turned_around_is_no_mistake(
-    tmp_path: Path, numbers: float, tensors: int, kind: str
-) -> None:
+def test_a_number_that_rounding_turned_around_is_no_mistake(numbers: float, tensors: int, kind: str) -> None:
     """Adam's first update moves a number by the rate, whichever way; a gradient within rounding of 0 decides which."""
     script = Script(steps=3)
-    run = recorded(script, tmp_path)
-    reruns = [recorded(dataclasses.replace(script, perturbed=seed), tmp_path) for seed in range(4)]
+    run = run_of(script)
+    reruns = reruns_of(script)
     steps = list(run.steps)
     held = steps[1].sums["weight"]
     moved = held.projections.copy()

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from samestep.common.judging.recorded.yardstick import Yardstick, measure
 from samestep.common.mistakes.table import MISTAKES
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
-from tests.recording.judged import diff, recorded
+from tests.recording.judged import diff, reruns_of, run_of
 from tests.recording.numpy_script import Script
 from tests.recording.stranger_pairs import BETWEEN, GUESTS, KERAS_PAIRS, NEWCOMERS, PAIRS
 
@@ -118,9 +117,9 @@ def common_of(name: str) -> dict[str, object]:
     ("name", "optimizer"),
     [(name, kind) for name in MADE for kind in ("adam", "sgd") if kind == "adam" or name not in OF_ADAM],
 )
-def test_it_is_named(tmp_path: Path, name: str, optimizer: str) -> None:
+def test_it_is_named(name: str, optimizer: str) -> None:
     a = Script(seed=int(optimizer == "sgd"), optimizer=optimizer, **common_of(name))
-    verdict = diff(a, dataclasses.replace(a, **MADE[name], mistake=name), tmp_path)
+    verdict = diff(a, dataclasses.replace(a, **MADE[name], mistake=name))
     assert [cause.name for cause in verdict.causes] == [name], verdict.headline
     assert (verdict.kind, verdict.exit_code) == ("named", 4)
     step, phase = PLACES.get(name, (None, verdict.first.phase))
@@ -128,25 +127,25 @@ def test_it_is_named(tmp_path: Path, name: str, optimizer: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sum_for_mean", "clip_forgotten", "decay_each_microbatch", "other_loss"])
-def test_evaluation_mode_is_named_only_where_nothing_explains_more(tmp_path: Path, name: str) -> None:
+def test_evaluation_mode_is_named_only_where_nothing_explains_more(name: str) -> None:
     """A factor, a clipping or a decay explains every number; the mode and other targets say only that they differ."""
     a = Script(**common_of(name))
-    one, other = (recorded(each, tmp_path) for each in (a, dataclasses.replace(a, **MADE[name], mistake=name)))
+    one, other = (run_of(each) for each in (a, dataclasses.replace(a, **MADE[name], mistake=name)))
     steps = [dataclasses.replace(step, is_evaluated=step.number >= 0) for step in other.steps]
     pairing = pair(one, other)
-    reruns = [recorded(dataclasses.replace(a, perturbed=seed), tmp_path) for seed in range(4)]
+    reruns = reruns_of(a)
     verdict = judge(one, dataclasses.replace(other, steps=steps), measure(one, reruns, pairing))
     expected = "evaluation_mode" if name == "other_loss" else name
     assert [cause.name for cause in verdict.causes] == [expected], verdict.headline
 
 
 @pytest.mark.parametrize("side", "AB")
-def test_what_a_scaler_skips_is_no_mistake_of_what_an_optimizer_holds(tmp_path: Path, side: str) -> None:
+def test_what_a_scaler_skips_is_no_mistake_of_what_an_optimizer_holds(side: str) -> None:
     """Nothing moves in a step that overflows, and its gradients may be those of the step before."""
-    one, other = (recorded(Script(mistake=each), tmp_path) for each in ("", "weights_do_not_move"))
+    one, other = (run_of(Script(mistake=each)) for each in ("", "weights_do_not_move"))
     skipped = dataclasses.replace(other, steps=[dataclasses.replace(step, is_skipped=True) for step in other.steps])
     a, b = (one, skipped) if side == "B" else (skipped, one)
-    reruns, pairing = [recorded(Script(perturbed=seed), tmp_path) for seed in range(4)], pair(a, b)
+    reruns, pairing = reruns_of(Script()), pair(a, b)
     verdict = judge(a, b, measure(a, reruns, pairing))
     said = f"not the same: step 0, update: the gradient scaler of {side} alone skipped the update"
     assert (verdict.kind, verdict.causes) == ("unnamed", ()) and verdict.headline.startswith(said)
@@ -161,16 +160,14 @@ def test_what_a_scaler_skips_is_no_mistake_of_what_an_optimizer_holds(tmp_path: 
         ((2, 4), None),
     ],
 )
-def test_the_ranks_are_named_that_hold_parts_of_the_same_layers(
-    tmp_path: Path, worlds: tuple[int, int], expected: str | None
-) -> None:
+def test_the_ranks_are_named_that_hold_parts_of_the_same_layers(worlds: tuple[int, int], expected: str | None) -> None:
     a = Script(layouts=("tp",), world=worlds[0], steps=1)
     b = dataclasses.replace(a, world=worlds[1], mistake="shares_given_other_data")
-    verdict = diff(a, b, tmp_path, reruns=0)
+    verdict = diff(a, b, is_measured=False)
     named = next((cause.sentence for cause in verdict.causes if cause.name == "shares_given_other_data"), None)
     assert (named and named.partition(",")[0]) == expected
     right = dataclasses.replace(b, mistake="dropped_shard")
-    assert "shares_given_other_data" not in [cause.name for cause in diff(a, right, tmp_path, reruns=0).causes]
+    assert "shares_given_other_data" not in [cause.name for cause in diff(a, right, is_measured=False).causes]
 
 
 def test_a_whole_root_may_be_another_number(tmp_path: Path) -> None:
@@ -182,10 +179,10 @@ def test_a_whole_root_may_be_another_number(tmp_path: Path) -> None:
 
 def test_a_factor_is_found_before_clipping(tmp_path: Path) -> None:
     """B's gradients are 0.8 times A's, which alone are clipped."""
-    free = recorded(Script(clip=1e9), tmp_path)
+    free = run_of(Script(clip=1e9))
     (norm,) = (step.scalars["clip_norm"] for step in free.steps if step.number == 0)
     a = Script(clip=0.9 * norm)
-    verdict = diff(a, dataclasses.replace(a, mistake="loss_times"), tmp_path)
+    verdict = diff(a, dataclasses.replace(a, mistake="loss_times"))
     assert [cause.name for cause in verdict.causes] == ["loss_times"], verdict.headline
     assert "every gradient of B are 0.800 times A's, before clipping: " in verdict.headline
 
@@ -213,14 +210,14 @@ def test_each_of_the_table_is_made_here_or_reenacted() -> None:
     ],
 )
 def test_a_loss_that_no_gradient_shows_is_no_other_step(
-    tmp_path: Path, loss: Callable[[float], float], mistake: str, expected: str
+    loss: Callable[[float], float], mistake: str, expected: str
 ) -> None:
     """As where a script scales its loss by hand. What differs by less than a gradient would show stays a difference."""
     a = Script(**FOUR)
-    one, other = (recorded(each, tmp_path) for each in (a, dataclasses.replace(a, mistake=mistake)))
+    one, other = (run_of(each) for each in (a, dataclasses.replace(a, mistake=mistake)))
     steps = [dataclasses.replace(each, loss=None if each.loss is None else loss(each.loss)) for each in other.steps]
     reruns, pairing = (
-        [recorded(dataclasses.replace(a, perturbed=seed), tmp_path) for seed in range(4)],
+        reruns_of(a),
         pair(one, other),
     )
     verdict = judge(one, dataclasses.replace(other, steps=steps), measure(one, reruns, pairing))
@@ -239,11 +236,11 @@ def test_a_loss_that_no_gradient_shows_is_no_other_step(
     ],
 )
 def test_a_loss_that_alone_changes_is_judged_at_the_next_step_that_is_looked_at(
-    tmp_path: Path, unseen: set[int], other_target: int | None, mistaken_from: int, expected: str
+    unseen: set[int], other_target: int | None, mistaken_from: int, expected: str
 ) -> None:
     """As where a script adds a number to its loss, and --every leaves steps out."""
     a = Script(sees_targets=True)
-    one, wrong = (recorded(dataclasses.replace(a, mistake=each), tmp_path) for each in ("", "gradients_not_cleared"))
+    one, wrong = (run_of(dataclasses.replace(a, mistake=each)) for each in ("", "gradients_not_cleared"))
     sides: list[list[RunStep]] = [[], []]
     for own, bad in zip(one.steps, wrong.steps, strict=True):
         other = bad if own.number >= mistaken_from else own
@@ -257,9 +254,9 @@ def test_a_loss_that_alone_changes_is_judged_at_the_next_step_that_is_looked_at(
     assert any("from step 4 on" in note for note in verdict.notes) is expected.endswith("loss: 4 steps")
 
 
-def test_targets_that_differ_are_no_loss_that_is_scaled(tmp_path: Path) -> None:
+def test_targets_that_differ_are_no_loss_that_is_scaled() -> None:
     """The gradient of an absolute difference is its sign."""
-    one = recorded(Script(sees_targets=True), tmp_path)
+    one = run_of(Script(sees_targets=True))
     others = [
         dataclasses.replace(step, loss=2 * step.loss, targets={0: (7, *step.targets[0][1:])}) if step.loss else step
         for step in one.steps
@@ -271,30 +268,30 @@ def test_targets_that_differ_are_no_loss_that_is_scaled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "mistake", [each for each in MISTAKES if each.has_sides and each.name in MADE], ids=lambda each: each.name
 )
-def test_it_is_named_in_a_as_well(tmp_path: Path, mistake: object) -> None:
+def test_it_is_named_in_a_as_well(mistake: object) -> None:
     made = MADE[mistake.name]
     b = Script(**common_of(mistake.name))
-    verdict = diff(dataclasses.replace(b, **made, mistake=mistake.name), b, tmp_path)
+    verdict = diff(dataclasses.replace(b, **made, mistake=mistake.name), b)
     assert mistake.name in [cause.name for cause in verdict.causes], verdict.headline
 
 
-def test_numbers_that_are_equal_are_not_told_apart(tmp_path: Path) -> None:
+def test_numbers_that_are_equal_are_not_told_apart() -> None:
     """With 2 processes of 2 micro-batches each, twice the gradient may be of either."""
     a = Script()
-    verdict = diff(a, dataclasses.replace(a, world=2, passes=2, mistake="sum_for_mean"), tmp_path)
+    verdict = diff(a, dataclasses.replace(a, world=2, passes=2, mistake="sum_for_mean"))
     assert {cause.name for cause in verdict.causes} == {"sum_for_mean", "divided_by_microbatches"}
 
 
-def test_a_last_window_is_told_from_numbers_that_it_equals(tmp_path: Path) -> None:
+def test_a_last_window_is_told_from_numbers_that_it_equals() -> None:
     """Twice two processes are four as well, but they would have shown in the windows before."""
     a = Script(world=2, passes=4)
-    verdict = diff(a, dataclasses.replace(a, mistake="last_window_divided_by_all"), tmp_path)
+    verdict = diff(a, dataclasses.replace(a, mistake="last_window_divided_by_all"))
     assert [cause.name for cause in verdict.causes] == ["last_window_divided_by_all"]
 
 
-def test_other_initial_weights_come_first(tmp_path: Path) -> None:
+def test_other_initial_weights_come_first() -> None:
     a = Script()
-    verdict = diff(a, dataclasses.replace(a, mistake="other_seed"), tmp_path)
+    verdict = diff(a, dataclasses.replace(a, mistake="other_seed"))
     assert (verdict.kind, verdict.need, verdict.first.phase, verdict.first.step) == (
         "named",
         "weights",
@@ -304,38 +301,38 @@ def test_other_initial_weights_come_first(tmp_path: Path) -> None:
     assert verdict.first.layer == "net.head"
 
 
-def test_unknown_mistakes_are_located_and_not_named(tmp_path: Path) -> None:
+def test_unknown_mistakes_are_located_and_not_named() -> None:
     a = Script()
-    verdict = diff(a, dataclasses.replace(a, mistake="one_norm_off"), tmp_path)
+    verdict = diff(a, dataclasses.replace(a, mistake="one_norm_off"))
     assert (verdict.kind, verdict.causes) == ("unnamed", ())
     assert verdict.headline == (
         "not the same: step 0, gradient, layer net.norm: the gradient of net.norm.weight alone differs: it is 1.00100 x A's"
     )
 
 
-def test_names_are_matched_without_what_wrappers_add(tmp_path: Path) -> None:
+def test_names_are_matched_without_what_wrappers_add() -> None:
     a = Script(steps=2)
-    assert diff(a, dataclasses.replace(a, prefix="module."), tmp_path).kind == "same"
-    assert diff(a, dataclasses.replace(a, prefix="my_model."), tmp_path).kind == "same"  # by shape and order
+    assert diff(a, dataclasses.replace(a, prefix="module.")).kind == "same"
+    assert diff(a, dataclasses.replace(a, prefix="my_model.")).kind == "same"  # by shape and order
 
 
-def test_records_of_different_models_are_refused(tmp_path: Path) -> None:
-    a, b = (recorded(Script(steps=1), tmp_path) for _ in range(2))
+def test_records_of_different_models_are_refused() -> None:
+    a, b = (run_of(Script(steps=1)) for _ in range(2))
     foreign = [dataclasses.replace(t, name=f"x{n}", piece=Piece.whole((n + 2,))) for n, t in enumerate(b.tensors)]
     b = dataclasses.replace(b, header=dataclasses.replace(b.header, tensors=tuple(foreign)))
     with pytest.raises(ConfigError, match="are records of different models"):
         pair(a, b)
 
 
-def test_other_versions_are_said_and_change_nothing(tmp_path: Path) -> None:
-    a, b = (recorded(Script(steps=1), tmp_path) for _ in range(2))
+def test_other_versions_are_said_and_change_nothing() -> None:
+    a, b = (run_of(Script(steps=1)) for _ in range(2))
     b = dataclasses.replace(b, header=dataclasses.replace(b.header, versions={"torch": "2.12"}))
     verdict = judge(a, b)
     assert (verdict.kind, verdict.notes) == ("same", ("versions of A and B: torch none and 2.12",))
 
 
-def test_other_shapes_are_said(tmp_path: Path) -> None:
-    a, b = (recorded(Script(steps=1), tmp_path) for _ in range(2))
+def test_other_shapes_are_said() -> None:
+    a, b = (run_of(Script(steps=1)) for _ in range(2))
     wider = [dataclasses.replace(t, piece=Piece.whole((9,))) if t.name == "net.head.bias" else t for t in b.tensors]
     extra = dataclasses.replace(b.tensors[0], name="net.extra")
     b = dataclasses.replace(b, header=dataclasses.replace(b.header, tensors=(*wider, extra)))
@@ -345,39 +342,39 @@ def test_other_shapes_are_said(tmp_path: Path) -> None:
     )
 
 
-def test_models_of_other_shapes_are_not_told_to_start_alike(tmp_path: Path) -> None:
-    a, b = (recorded(Script(steps=1, mistake=each), tmp_path) for each in ("", "other_seed"))
+def test_models_of_other_shapes_are_not_told_to_start_alike() -> None:
+    a, b = (run_of(Script(steps=1, mistake=each)) for each in ("", "other_seed"))
     wider = [dataclasses.replace(t, piece=Piece.whole((9,))) if t.name == "net.head.bias" else t for t in b.tensors]
     assert judge(a, b).need == "weights"
     assert judge(a, dataclasses.replace(b, header=dataclasses.replace(b.header, tensors=tuple(wider)))).need == "model"
 
 
-def test_steps_that_only_one_has_are_said(tmp_path: Path) -> None:
-    a, b = recorded(Script(steps=2), tmp_path), recorded(Script(steps=3), tmp_path)
+def test_steps_that_only_one_has_are_said() -> None:
+    a, b = run_of(Script(steps=2)), run_of(Script(steps=3))
     for one, other, longer in ((a, b, "B"), (b, a, "A")):
         verdict = judge(one, other)
         assert (verdict.kind, verdict.num_steps) == ("same", 2)
         assert verdict.notes == (f"only {longer} has steps after step 1; nothing is said of them",)
 
 
-def test_two_precisions_are_not_compared(tmp_path: Path) -> None:
+def test_two_precisions_are_not_compared() -> None:
     a = Script(steps=2)
     with pytest.raises(ConfigError, match="float64 and the other is not"):
-        diff(a, dataclasses.replace(a, dtype="float64"), tmp_path)
+        diff(a, dataclasses.replace(a, dtype="float64"))
 
 
-def test_gradients_that_are_not_exchanged_have_a_name_where_the_tensors_have_others(tmp_path: Path) -> None:
+def test_gradients_that_are_not_exchanged_have_a_name_where_the_tensors_have_others() -> None:
     """Such as those of a pipeline, whose later stages are named after their ranks, beside a whole model."""
-    found = diff(Script(), Script(**TWO, mistake="forgotten_exchange", prefix="rank1."), tmp_path, reruns=0)
+    found = diff(Script(), Script(**TWO, mistake="forgotten_exchange", prefix="rank1."), is_measured=False)
     assert [cause.name for cause in found.causes] == ["forgotten_exchange"], found.headline
 
 
-def test_a_mean_of_means_says_what_weights_of_classes_are_others(tmp_path: Path) -> None:
+def test_a_mean_of_means_says_what_weights_of_classes_are_others() -> None:
     def weighted(run: RecordedRun) -> RecordedRun:
         return dataclasses.replace(run, steps=[dataclasses.replace(s, class_weights=frozenset({7})) for s in run.steps])
 
     uneven = Script(**FOUR, uneven=True)
-    a, b = (recorded(dataclasses.replace(uneven, mistake=mistake), tmp_path) for mistake in ("", "mean_of_means"))
+    a, b = (run_of(dataclasses.replace(uneven, mistake=mistake)) for mistake in ("", "mean_of_means"))
     for own, said in (
         (b, "hides whether anything else differs"),
         (weighted(b), "function of B alone is given weights of"),
@@ -386,43 +383,41 @@ def test_a_mean_of_means_says_what_weights_of_classes_are_others(tmp_path: Path)
         assert cause.name == "mean_of_means" and said in cause.sentence
 
 
-def test_what_one_step_lacks_and_later_epochs_have_is_missing(tmp_path: Path) -> None:
-    found = diff(Script(**TWO), Script(**TWO, mistake="two_short"), tmp_path, reruns=0)
+def test_what_one_step_lacks_and_later_epochs_have_is_missing() -> None:
+    found = diff(Script(**TWO), Script(**TWO, mistake="two_short"), is_measured=False)
     assert [cause.name for cause in found.causes] == ["dropped_shard"], found.headline
     assert "B is missing 2 examples out of A's 16" in found.headline
 
 
-def test_a_batch_that_is_filled_up_with_several_examples_of_an_earlier_one_is_padded(tmp_path: Path) -> None:
-    found = diff(Script(**TWO, mistake="two_short"), Script(**TWO, mistake="filled_up"), tmp_path, reruns=0)
+def test_a_batch_that_is_filled_up_with_several_examples_of_an_earlier_one_is_padded() -> None:
+    found = diff(Script(**TWO, mistake="two_short"), Script(**TWO, mistake="filled_up"), is_measured=False)
     assert [cause.name for cause in found.causes] == ["padded_sample_twice"], found.headline
     assert "B repeats 2 examples of A's on rank 1" in found.headline
 
 
-def test_half_of_the_examples_twice_for_the_other_half_are_no_padded_batch(tmp_path: Path) -> None:
-    found = diff(Script(), Script(mistake="support_for_query"), tmp_path, reruns=0)
+def test_half_of_the_examples_twice_for_the_other_half_are_no_padded_batch() -> None:
+    found = diff(Script(), Script(mistake="support_for_query"), is_measured=False)
     assert (found.kind, found.first and found.first.phase, found.causes) == ("unnamed", "data", ()), found.headline
 
 
-def test_a_place_that_is_lost_in_a_later_pass_is_no_order_of_the_pass_before(tmp_path: Path) -> None:
-    found = diff(Script(), Script(mistake="position_lost_later"), tmp_path, reruns=0)
+def test_a_place_that_is_lost_in_a_later_pass_is_no_order_of_the_pass_before() -> None:
+    found = diff(Script(), Script(mistake="position_lost_later"), is_measured=False)
     assert [cause.name for cause in found.causes] == ["position_lost"], found.headline
     assert "step 5, data: B is given the examples of A's step 3" in found.headline
 
 
-def test_a_shard_is_missing_though_the_loss_is_the_same(tmp_path: Path) -> None:
+def test_a_shard_is_missing_though_the_loss_is_the_same() -> None:
     """Before a last layer that starts at zero, every example has the same loss; that of A has further targets."""
-    a, b = (recorded(Script(sees_targets=True, mistake=mistake), tmp_path) for mistake in ("", "dropped_shard"))
+    a, b = (run_of(Script(sees_targets=True, mistake=mistake)) for mistake in ("", "dropped_shard"))
     losses = {step.number: step.loss for step in a.steps}
     steps = [dataclasses.replace(step, loss=losses[step.number]) for step in b.steps]
     assert [cause.name for cause in judge(a, dataclasses.replace(b, steps=steps)).causes] == ["dropped_shard"]
 
 
-def test_gradients_that_were_not_exchanged_are_named_though_the_targets_of_each_rank_are_numbered_otherwise(
-    tmp_path: Path,
-) -> None:
+def test_gradients_that_were_not_exchanged_are_named_though_the_targets_of_each_rank_are_numbered_otherwise() -> None:
     """As where each rank of a contrastive loss tells all examples from each other, and the loss is the same."""
     mistaken = Script(sees_targets=True, mistake="forgotten_exchange", **TWO)
-    a, b = (recorded(script, tmp_path) for script in (Script(sees_targets=True), mistaken))
+    a, b = (run_of(script) for script in (Script(sees_targets=True), mistaken))
     others = {rank: tuple(range(8 * rank, 8 * rank + 8)) for rank in range(2)}
     steps = [dataclasses.replace(step, targets=step.targets and others) for step in b.steps]
     found = judge(a, dataclasses.replace(b, steps=steps))
