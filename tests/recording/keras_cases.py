@@ -30,19 +30,27 @@ def dataset() -> Any:
     return tf.data.Dataset.from_tensor_slices(data()).batch(BATCH)
 
 
-def model(kind: type = keras.Model, **options: Any) -> Any:
-    """A model with the same weights in each case."""
+def model(kind: type = keras.Model, is_built: bool = True, **options: Any) -> Any:
+    """A model with the same weights in each case.
+
+    Args:
+        kind: Its class.
+        is_built: Whether its optimizer has its variables: one that gets them in its first step has that step traced twice.
+        options: Those of the optimizer.
+    """
     keras.utils.set_random_seed(3)
     inputs = keras.Input((6,))
     hidden = keras.layers.Dense(5, activation="gelu", name="first")(inputs)
     made = kind(inputs, keras.layers.Dense(1, name="last")(hidden))
     optimizer = keras.optimizers.Adam(0.01, weight_decay=0.1, **options)
     made.compile(optimizer, "mse")
+    if is_built:
+        optimizer.build(made.trainable_variables)
     return made
 
 
 def fit() -> list[np.ndarray]:
-    made = model()
+    made = model(is_built=False)
     made.fit(dataset(), verbose=0)
     return made.get_weights()
 
@@ -145,7 +153,6 @@ def mirrored_tape() -> None:
     strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
     with strategy.scope():
         made = model()
-        made.optimizer.build(made.trainable_variables)
 
     def step(batch: Any) -> None:
         inputs, targets = batch
@@ -174,6 +181,7 @@ def scaled() -> None:
 def overflowing() -> None:
     made = model()
     made.compile(keras.optimizers.LossScaleOptimizer(made.optimizer, initial_scale=1e38), "mse")
+    made.optimizer.build(made.trainable_variables)
     inputs, targets = data()
     made.fit(tf.data.Dataset.from_tensor_slices((inputs, 30 * targets)).batch(BATCH).repeat(4), verbose=0)
 
@@ -308,7 +316,6 @@ def asynchronous() -> None:
 def exported() -> None:
     """The function that trains is saved between two steps, with all that it holds."""
     made = model()
-    made.optimizer.build(made.trainable_variables)
     module, like = tf.Module(), [tf.TensorSpec([None, 6]), tf.TensorSpec([None, 1])]
     module.variables_of_both = [each.value for each in made.variables + made.optimizer.variables]
     module.train = tf.function(lambda inputs, targets: _step(made, inputs, targets) or inputs)

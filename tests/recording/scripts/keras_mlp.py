@@ -14,4 +14,5 @@ model.set_weights(
     [np.random.default_rng(k).normal(size=each.shape).astype(np.float32) for k, each in enumerate(model.get_weights())]
 )
 model.compile(keras.optimizers.SGD(0.1, momentum=0.9, global_clipnorm=1.5, gradient_accumulation_steps=batches), "mse")
+model.optimizer.build(model.trainable_variables)  # or the step is traced twice
 model.fit(x, y, batch_size=8 // (batches or 1), shuffle=False, verbose=0)

@@ -14,6 +14,7 @@ keras.utils.set_random_seed(0)
 inputs = keras.Input((300,))
 made = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Dense(300, activation="gelu")(inputs)))
 made.compile(keras.optimizers.AdamW(0.001), "mse", jit_compile=False)
+made.optimizer.build(made.trainable_variables)  # or the step is traced twice
 drawn = np.random.default_rng(0).normal(size=(4, 301)).astype("float32")
 with samestep.record(sys.argv[1], every=4):
     made.fit(drawn[:, :300], drawn[:, 300:], batch_size=4, epochs=14, verbose=0)

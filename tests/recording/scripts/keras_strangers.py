@@ -20,6 +20,12 @@ def network(size, outputs, name):
     return keras.Sequential([keras.Input((size,)), dense(8, activation="tanh"), dense(outputs)], name=name)
 
 
+def built(optimizer, variables):
+    """An optimizer that has its variables, as some build it: one that gets them in its first step has that step traced twice."""
+    optimizer.build(variables)
+    return optimizer
+
+
 def gan():
     """Both networks are updated after one pass of each."""
     maker, critic = network(4, 6, "maker"), network(6, 1, "critic")
@@ -121,14 +127,15 @@ def pairs():
 
 def sampled():
     """The decoder is given what a script computes of what the encoder returned, and of noise: that is no data."""
-    encoder, decoder, optimizer = network(6, 4, "encoder"), network(4, 6, "decoder"), keras.optimizers.Adam(0.01)
+    encoder, decoder = network(6, 4, "encoder"), network(4, 6, "decoder")
+    variables = encoder.trainable_variables + decoder.trainable_variables
+    optimizer = built(keras.optimizers.Adam(0.01), variables)
 
     def step(given, noise):
         with tf.GradientTape() as tape:
             code = tf.reshape(encoder(given, training=True), (-1, 2, 2))
             sample = tf.reshape(code[:, 0] + tf.exp(code[:, 1]) * noise, (-1, 2))
             loss = tf.reduce_mean((decoder(tf.concat([sample, sample], 1), training=True) - given) ** 2)
-        variables = encoder.trainable_variables + decoder.trainable_variables
         optimizer.apply(tape.gradient(loss, variables), variables)
 
     run = step if "eager" in words else tf.function(step)
@@ -178,6 +185,7 @@ def remade():
     """The model is made anew after the first epoch, from a file, and goes on where it was."""
     model, folder = network(6, 1, "net"), tempfile.mkdtemp()
     model.compile("adam", "mse")
+    built(model.optimizer, model.trainable_variables)
     options = {"batch_size": 16, "shuffle": False, "epochs": 2, "verbose": 0}
 
     class Interrupted(keras.callbacks.BackupAndRestore):
@@ -214,7 +222,8 @@ def remade():
 
 def target():
     """A network is trained on what a copy of it says that follows it slowly."""
-    model, copy, optimizer = network(6, 1, "model"), network(6, 1, "copy"), keras.optimizers.Adam(0.01)
+    model, copy = network(6, 1, "model"), network(6, 1, "copy")
+    optimizer = built(keras.optimizers.Adam(0.01), model.trainable_variables)
     if "other" not in words:
         copy.set_weights(model.get_weights())
     share = 0.01 if "faster" in words else 0.005
@@ -243,6 +252,7 @@ def averages():
     model, copy = network(6, 1, "model"), network(6, 1, "copy")
     copy.set_weights(model.get_weights())
     model.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9), "mse")
+    built(model.optimizer, model.trainable_variables)
 
     class Follow(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -259,7 +269,7 @@ def twins():
     """Two critics of the same shapes, each with an optimizer of its own, and a copy of each."""
     critics = [network(6, 1, f"critic{k}") for k in range(2)]
     copies = [keras.models.clone_model(each) for each in critics]
-    optimizers = [keras.optimizers.Adam(0.01) for _ in critics]
+    optimizers = [built(keras.optimizers.Adam(0.01), each.trainable_variables) for each in critics]
 
     @tf.function
     def step(given, wanted):

@@ -29,6 +29,7 @@ def made(middle):
     seen = keras.layers.BatchNormalization()(middle(keras.layers.Dense(300, activation="gelu")(inputs)))
     model = keras.Model(inputs, keras.layers.Dense(1)(seen))
     model.compile(keras.optimizers.AdamW(0.001), "mse", jit_compile=False)
+    model.optimizer.build(model.trainable_variables)  # or each step is traced twice
     kept.append(model)
     return model
 
