@@ -53,7 +53,8 @@ class Fake:
         self.changes, self.runs = changes, []
 
     def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
-        script = Script(**json.loads(command[2]))
+        fields = json.loads(command[2])
+        script = Script(**{name: tuple(each) if isinstance(each, list) else each for name, each in fields.items()})
         script = dataclasses.replace(script, perturbed=options.perturb, **self.changes)
         if options.float64:
             script = dataclasses.replace(script, dtype="float64", is_cast=True)

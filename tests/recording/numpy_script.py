@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import io
 import json
 import math
 import os
@@ -84,12 +85,23 @@ class Script:
 
 def run(script: Script, directory: Path, **changes: object) -> Path:
     """Trains and records."""
-    _Training(dataclasses.replace(script, **changes), directory).train()  # type: ignore[arg-type]
+    directory.mkdir(parents=True, exist_ok=True)
+    for rank, frames in enumerate(_recorded(dataclasses.replace(script, **changes))):  # type: ignore[arg-type]
+        with os.fdopen(create(directory / rank_file(rank)), "wb") as file:
+            file.write(frames)
     return directory
 
 
+@functools.cache
+def _recorded(script: Script) -> list[bytes]:
+    """What each rank records: many tests run the same script."""
+    training = _Training(script)
+    training.train()
+    return [file.getvalue() for file in training.files]
+
+
 class _Training:
-    def __init__(self, script: Script, directory: Path) -> None:
+    def __init__(self, script: Script) -> None:
         self.s, self.kind = script, np.dtype(script.dtype)
         draw = np.random.default_rng(script.seed)
         made = {name: draw.normal(0, 0.4, shape) for name, shape in SHAPES.items()}
@@ -110,8 +122,7 @@ class _Training:
         self.counted = (draw.random(EXAMPLES) < 0.6) if script.uneven else np.ones(EXAMPLES, bool)
         self.counted[::4] = True
         self.kept: dict[str, np.ndarray] = {}
-        directory.mkdir(parents=True, exist_ok=True)
-        self.files = [os.fdopen(create(directory / rank_file(rank)), "wb") for rank in range(script.world)]
+        self.files = [io.BytesIO() for _ in range(script.world)]
 
     # --- data ---------------------------------------------------------------------------------------------------------
 
@@ -346,8 +357,6 @@ class _Training:
                 given = ((), None) if is_again else (tuple(losses), rows)
                 frame = RecordedStep(step, *given, scalars, False, counts, stats, targets)  # type: ignore[arg-type]
                 file.write(step_frame(frame))
-        for file in self.files:
-            file.close()
 
     def strays(self, step: int, gradients: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Adds to gradients what the step before left, and returns what this one leaves."""

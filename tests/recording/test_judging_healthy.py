@@ -225,8 +225,8 @@ def test_a_factor_of_some_gradients_is_said(ratios: list[float], said: str) -> N
     assert _say(seen, differing, max(differing), "")[0] == said
 
 
-def test_a_step_whose_record_has_no_weights_may_be_restored_as_well(tmp_path: Path) -> None:
-    run = recorded(Script(), tmp_path)
+def test_a_step_whose_record_has_no_weights_may_be_restored_as_well() -> None:
+    run = run_of(Script())
     steps = [
         dataclasses.replace(step, sums={"gradient": step.sums["gradient"]}, counts={"restored": 1})
         if step.number >= 0

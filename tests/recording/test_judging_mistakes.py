@@ -170,14 +170,14 @@ def test_the_ranks_are_named_that_hold_parts_of_the_same_layers(worlds: tuple[in
     assert "shares_given_other_data" not in [cause.name for cause in diff(a, right, is_measured=False).causes]
 
 
-def test_a_whole_root_may_be_another_number(tmp_path: Path) -> None:
+def test_a_whole_root_may_be_another_number() -> None:
     """Of a mesh of 2 x 2 processes, whose gradients a script divides by 2 once more, B's root was blamed."""
     a = Script(world=4)
-    verdict = diff(a, dataclasses.replace(a, mistake="root_of_processes"), tmp_path)
+    verdict = diff(a, dataclasses.replace(a, mistake="root_of_processes"))
     assert "every gradient is 2.000 x A's" in verdict.headline and not verdict.causes
 
 
-def test_a_factor_is_found_before_clipping(tmp_path: Path) -> None:
+def test_a_factor_is_found_before_clipping() -> None:
     """B's gradients are 0.8 times A's, which alone are clipped."""
     free = run_of(Script(clip=1e9))
     (norm,) = (step.scalars["clip_norm"] for step in free.steps if step.number == 0)
@@ -424,8 +424,8 @@ def test_gradients_that_were_not_exchanged_are_named_though_the_targets_of_each_
     assert [cause.name for cause in found.causes] == ["forgotten_exchange"], found.headline
 
 
-def test_nothing_is_asked_of_single_arguments_where_what_is_wrong_with_the_examples_is_named(tmp_path: Path) -> None:
-    a, b = (recorded(Script(mistake=mistake), tmp_path) for mistake in ("", "other_order"))
+def test_nothing_is_asked_of_single_arguments_where_what_is_wrong_with_the_examples_is_named() -> None:
+    a, b = (run_of(Script(mistake=mistake)) for mistake in ("", "other_order"))
     rows = [step.rows for step in a.steps]
     moved = [dataclasses.replace(step, rows=rows[{1: 3, 3: 1}.get(place, place)]) for place, step in enumerate(b.steps)]
     verdict = judge(a, dataclasses.replace(b, steps=moved))
