@@ -105,6 +105,8 @@ GUESTS = [
     ("lazy", "lost", "optimizer_not_applied", "step 0 updates "),
     ("labelled", "apart", "same", "the two call their models on other numbers"),
     ("straight", "shifted", "same", "or the loss has the same slope for other targets"),
+    ("curved", "damped", "unnamed", "step 0, update, layer 3: "),
+    ("curved", "fewer", "unnamed", "step 0, update, layer 3: "),
     ("adapted", "flipped", "targets_differ", "the targets of 16 of 16 examples are different in B"),
     ("adapted", "mislabelled", "targets_differ", "the targets of 1 of 16 examples are different in B"),
     ("taught", "held", "same", "only B has Sequential.1.0.weight"),

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 from torch._compile import _disable_dynamo
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack as clear_stack
-from torch.autograd.graph import GradientEdge
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from samestep.common.steps.recording import Recorder
@@ -19,9 +18,10 @@ from samestep.torch_impl.recording.pieces import has_no_numbers
 from samestep.torch_impl.recording.places import follow_join
 from samestep.torch_impl.recording.rehearsals import unobserved
 from samestep.torch_impl.recording.session import Session
+from samestep.torch_impl.recording.step.directional import DifferentiatedLoss
 from samestep.torch_impl.recording.step.evaluated import EvaluatedCalls
 from samestep.torch_impl.recording.step.loaders import follow_loaders
-from samestep.torch_impl.recording.step.losses import Roots
+from samestep.torch_impl.recording.step.losses import Roots, listed, roots_of
 from samestep.torch_impl.recording.tensors import is_method_run
 from samestep.torch_impl.recording.thread import FollowedThread
 
@@ -155,7 +155,7 @@ class Hooks:
                 return original(tensors, grad_tensors, *arguments, **keywords)
             if grad_tensors is not None or not isinstance(tensors, torch.Tensor):
                 tensors, grad_tensors = _kept(tensors), _kept(grad_tensors)
-            roots = _roots(tensors, grad_tensors)
+            roots = roots_of(tensors, grad_tensors)
             for each, _ in roots:
                 if has_no_numbers(each):
                     return original(tensors, grad_tensors, *arguments, **keywords)
@@ -172,21 +172,35 @@ class Hooks:
 
     def _follow_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
         before, after = self._before_pass(self._session.before_grad), self._guard(self._session.after_grad)
+        see, loss_of = map(self._guard, ((differentiated := DifferentiatedLoss()).see, differentiated.of))
 
         @functools.wraps(original)
         def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *arguments: Any, **keywords: Any) -> Any:
-            is_within = torch.compiler.is_compiling() or self._is_inside or keywords.get("create_graph")
+            is_within, is_again = torch.compiler.is_compiling() or self._is_inside, bool(keywords.get("create_graph"))
             outputs, inputs, grad_outputs = _kept(outputs), _kept(inputs), _kept(grad_outputs)
-            parameters, is_bare = _listed(inputs), not self._session.called
+            parameters, is_bare = listed(inputs), not self._session.called
             are_trained = all(
                 isinstance(each, nn.Parameter) or (is_bare and isinstance(each, torch.Tensor) and each.is_leaf)
                 for each in parameters
             )
             if is_within or not are_trained or any(map(has_no_numbers, parameters)) or not self._thread.train():
                 return original(outputs, inputs, grad_outputs, *arguments, **keywords)
-            before(_roots(outputs, grad_outputs))
+            roots = roots_of(outputs, grad_outputs)
+            known = loss_of(roots)
+            if known is None and not is_again:
+                before(roots)
+            elif known:
+                before(known[0])
+                after(known[1])
             found = original(outputs, parameters, grad_outputs, *arguments, **keywords)
-            after([*zip(parameters, found, strict=True)])
+            pairs = [*zip(parameters, found, strict=True)]
+            if known is None and is_again:
+                is_manual = not self._session.has_optimizer and all(
+                    isinstance(each, nn.Parameter) for each in parameters
+                )
+                see(roots if is_manual else (), pairs)
+            elif known is None:
+                after(pairs)
             return found
 
         return grad
@@ -229,16 +243,3 @@ def _has_training(module: nn.Module) -> bool:
 def _kept(given: Any) -> Any:
     """Returns tensors that a script gives, one or several, so that they can be looked at twice: it may be a generator."""
     return [*given] if not isinstance(given, torch.Tensor) and isinstance(given, Iterator) else given
-
-
-def _listed(given: Any) -> list[Any]:
-    return [given] if given is None or isinstance(given, torch.Tensor | GradientEdge) else [*given]
-
-
-def _roots(tensors: Any, gradients: Any) -> Roots:
-    """Returns where a pass begins, from the arguments of autograd. An edge of the graph has no numbers."""
-    if gradients is None and isinstance(tensors, torch.Tensor):
-        return [(tensors, None)]
-    each, given = _listed(tensors), _listed(gradients)
-    pairs = zip(each, given * len(each) if len(given) == 1 else given, strict=True)
-    return [pair for pair in pairs if isinstance(pair[0], torch.Tensor)]

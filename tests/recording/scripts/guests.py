@@ -310,4 +310,22 @@ def labelled():
         optimizer.step()
 
 
+def curved():
+    """A Newton step by conjugate gradients, which ask for the derivative of many products of the gradient."""
+    weights = [*model.parameters()]
+    for part in BATCHES:
+        loss = functional.cross_entropy(model(inputs[part]), labels[part])
+        gradients = torch.autograd.grad(loss, weights, create_graph=True)
+        slope = torch.cat([each.flatten() for each in gradients])
+        rest = -slope.detach()
+        found, way = torch.zeros_like(rest), rest
+        for _ in range(3 if "fewer" in words else 5):
+            products = torch.autograd.grad(slope @ way, weights, retain_graph=True)
+            turned = torch.cat([each.flatten() for each in products]) + (0.2 if "damped" in words else 0.1) * way
+            length = (rest @ rest) / (way @ turned)
+            found, left = found + length * way, rest - length * turned
+            rest, way = left, left + (left @ left) / (rest @ rest) * way
+        nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(weights) + 0.5 * found, weights)
+
+
 globals()[kind]()

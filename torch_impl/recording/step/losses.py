@@ -1,8 +1,10 @@
 """The losses of a step: the scalars that its backward passes began with."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch.autograd.graph import GradientEdge
 
 from samestep.common.steps.gradient_transforms import ZEROED_PASSES
 from samestep.torch_impl.recording.pieces import local_of
@@ -62,3 +64,22 @@ class StepLosses:
         self.of_backward, self._of_grad, self._num_zeroed = [], [], 0
         scalars = {ZEROED_PASSES: float(zeroed)} if 0 < zeroed < len(found) else {}
         return tuple(map(float, found or others)), scalars
+
+
+def listed(given: Any) -> list[Any]:
+    """Returns what autograd is given, one or several, as a list."""
+    return [given] if given is None or isinstance(given, torch.Tensor | GradientEdge) else [*given]
+
+
+def roots_of(tensors: Any, gradients: Any) -> Roots:
+    """Returns where a pass begins, from the arguments of autograd. An edge of the graph has no numbers.
+
+    Args:
+        tensors: One or several.
+        gradients: What each is given, or one for all.
+    """
+    if gradients is None and isinstance(tensors, torch.Tensor):
+        return [(tensors, None)]
+    each, given = listed(tensors), listed(gradients)
+    pairs = zip(each, given * len(each) if len(given) == 1 else given, strict=True)
+    return [pair for pair in pairs if isinstance(pair[0], torch.Tensor)]
