@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Words
 from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio
+from samestep.common.steps.gradient_transforms import CLIP_VALUE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +66,10 @@ def rounded(to: FewDigits, evidence: Evidence) -> Words | None:
     parts = max(side.world * side.passes for side in (evidence.a, evidence.b))
     least = max(to.least, to.middle * math.sqrt(PARTS / max(PARTS, parts)))
     is_even = inside >= 0.8 * len(offs) and least <= middle <= to.most
-    if not is_even or not all(each.differs for each in own):
+    has_limits = any(
+        CLIP_VALUE in side.scalars for side in (evidence.a, evidence.b)
+    )  # so a factor has no direction either
+    if not is_even or has_limits or not all(each.differs for each in own):
         return None
     return {"off": f"{middle:.1e}", "or_else": ", or something added noise of that size"}
 

@@ -9,7 +9,8 @@ import pytest
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
-from samestep.common.steps.gradient_transforms import CLIP_MOST, CLIP_NORM
+from samestep.common.steps.gradient_transforms import CLIP_MOST, CLIP_NORM, CLIP_VALUE
+from samestep.common.steps.recorded_run import RankSplit
 
 ADAM = {"lr": 0.1, "betas.0": 0.9, "betas.1": 0.999}
 SIDE = Side(1, 1, 1, 1.0, (1.0,), None, ADAM, (), (), False, ())
@@ -160,3 +161,29 @@ def test_parts_that_draw_other_random_numbers_look_like_a_mean_of_means() -> Non
     parted = dataclasses.replace(SIDE, world=2, loss=1.02, parts=(0.9, 1.14))
     (cause,) = causes(Evidence("loss", 0, SIDE, parted, gradients))
     assert cause.name == "mean_of_means" and "other random numbers, as in dropout" in cause.sentence
+
+
+@pytest.mark.parametrize("is_clipped", [False, True])
+def test_gradients_whose_numbers_are_clipped_are_not_said_to_be_rounded_by_the_size_of_what_is_left(
+    is_clipped: bool,
+) -> None:
+    """A factor of 1.0001 that moves only the numbers below the limit has no direction either."""
+    noise = np.random.default_rng(1).normal(size=DRAWN.shape)
+    gradients = [
+        dataclasses.replace(each, other=each.one + 1e-4 * each.norm * apart / np.linalg.norm(apart))
+        for each, apart in zip(seen(1.0), noise, strict=False)
+    ]
+    side = dataclasses.replace(SIDE, scalars=ADAM | ({CLIP_VALUE: 0.02} if is_clipped else {}))
+    assert named(Evidence("gradient", 0, side, side, gradients)) == (
+        [] if is_clipped else ["gradients_rounded_to_fp16"]
+    )
+
+
+def test_ranks_that_exchange_nothing_are_named_though_they_normalize_by_their_own_examples() -> None:
+    """A healthy run of two ranks with batch normalization does the one, and never the other."""
+    buffer = dataclasses.replace(seen(1.1)[0], name="running_mean", role="buffer", kind="norm")
+    gradients = [dataclasses.replace(each, other=each.other + 0.1 * DRAWN[2]) for each in seen(1.1)]
+    splits = tuple(RankSplit("gradient", each.name, (1,)) for each in gradients)
+    for own, expected in ((splits, "forgotten_exchange"), ((), "local_statistics")):
+        ranks = dataclasses.replace(SIDE, world=2, loss=1.1, splits=own)
+        assert named(Evidence("loss", 0, SIDE, ranks, gradients, [buffer])) == [expected]
