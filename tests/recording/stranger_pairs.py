@@ -82,6 +82,8 @@ NEWCOMERS = [
 ]
 """As above, of newcomers.py."""
 GUESTS = [
+    ("critic", "joined", "same", "or rounding alone moves a weight that is added to the loss"),
+    ("critic", "joined decayed", "weights_written", "step 0, update, layer "),
     ("contrastive", "one", "other_loss", "the same inputs and weights give another loss"),
     ("scheduled", "skipped", "late_rate", "from step 2 on, B uses the learning rate that A used one step earlier"),
     ("scheduled", "infinite", "unnamed", "in A and inf in B"),
@@ -104,7 +106,7 @@ GUESTS = [
     ("whole", "twice", "unnamed", "A calls its model on 32 examples 32 times, and B on the same 64 times"),
     ("lazy", "lost", "optimizer_not_applied", "step 0 updates "),
     ("labelled", "apart", "same", "the two call their models on other numbers"),
-    ("straight", "shifted", "same", "or the loss has the same slope for other targets"),
+    ("straight", "shifted", "same", "the loss has the same slope for other targets"),
     ("curved", "damped", "unnamed", "step 0, update, layer 3: "),
     ("curved", "fewer", "unnamed", "step 0, update, layer 3: "),
     ("adapted", "flipped", "targets_differ", "the targets of 16 of 16 examples are different in B"),

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from samestep.common.judging.recorded.differences import RoundingScale
+from samestep.common.judging.recorded.differences import ComparedTensors, RoundingScale
 from samestep.common.judging.recorded.findings import _say
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.rest import Rest
 from samestep.common.judging.recorded.yardstick import measure
 from samestep.common.mistakes.seen_tensor import SeenTensor
-from samestep.common.steps.recorded_run import RecordedRun, RunStep
+from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 from tests.recording.judged import diff, reruns_of, run_of
 from tests.recording.numpy_script import Script
 
@@ -198,12 +198,28 @@ def test_a_number_that_rounding_turned_around_is_no_mistake(numbers: float, tens
     assert verdict.kind == kind and (verdict.need == "float64") == (kind == "unknown"), verdict.headline
 
 
+def sums(*norms: float) -> Sums:
+    return Sums(np.repeat(np.array([norms]).T, 8, 1), np.square(norms), np.ones(len(norms), np.uint64))
+
+
 def test_weights_that_stay_zero_may_have_moved_as_far_as_rounding_of_all_gradients_moves_them() -> None:
     """The last bias of an encoder of pairs cancels: where both calls are one, what is left of its gradient adds up."""
     rest, weights, gradients = Rest(), RoundingScale(np.array([0.0, 2.0])), RoundingScale(np.ones(2))
+    still = sums(0.0, 0.0), sums(0.0, 0.0)
+    of_both = ComparedTensors(*still, gradients, np.zeros(2), np.zeros(2))
     for number, moved in ((0, 0.1), (0, 0.1), (1, 0.2), (4, 0.5)):  # of the two steps between nothing is known
-        found = rest.scaled(weights, RunStep(number, scalars={"lr": 0.1}), gradients)
+        found = rest.scaled(weights, RunStep(number, scalars={"lr": 0.1}), still, of_both)
         assert found.rounding == pytest.approx([moved, 2.0])
+
+
+def test_weights_may_be_as_far_apart_as_gradients_that_are_rounding_moved_them_until_one_is_more() -> None:
+    """Adam divides a gradient by its own size; momentum goes on where it is nothing."""
+    rest, weights, gradients = Rest(), RoundingScale(np.full(3, 1e-7)), RoundingScale(np.full(3, 1e-8))
+    rest.scaled(weights, RunStep(-1), (sums(1.0, 1.0, 1.0), sums(1.0, 1.0, 1.0)), None)
+    for number, of_b, moved in ((0, 9e-8, 0.1), (1, 0.0, 0.2), (2, 0.1, 0.2), (3, 9e-8, 0.2)):
+        now, both = (sums(1.0, 1.0, 1.0), sums(*[1.1 + number / 10] * 3)), (sums(0.0, 0.1, 0.0), sums(of_b, 0.1, 0.0))
+        found = rest.scaled(weights, RunStep(number), now, ComparedTensors(*both, gradients, np.zeros(3), np.zeros(3)))
+        assert found.rounding == pytest.approx([moved, 1e-7, 1e-7])
 
 
 @pytest.mark.parametrize(

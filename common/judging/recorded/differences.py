@@ -38,6 +38,46 @@ class RoundingScale:
     different: float = THRESHOLD
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class ComparedTensors:
+    """The tensors of a phase of a step, compared.
+
+    Attributes:
+        one: In A.
+        other: In B.
+        scale: What differences are divided by.
+        apart: The norm of the difference of each tensor.
+        times: The difference of each tensor, in multiples of what rounding makes.
+    """
+
+    one: Sums
+    other: Sums
+    scale: RoundingScale
+    apart: np.ndarray
+    times: np.ndarray
+
+    @property
+    def differs(self) -> np.ndarray:
+        """Whether each tensor differs for certain, as where only one run has numbers."""
+        return (self.times > self.scale.different) | (np.isinf(self.apart) & ~self.is_broken)
+
+    @property
+    def is_unsure(self) -> np.ndarray:
+        """Whether each may differ."""
+        return (self.times > self.scale.same) & ~self.differs
+
+    @property
+    def apart_most(self) -> tuple[bool, np.ndarray]:
+        """Whether any tensor differs for certain, and which do then; if none does, which may."""
+        is_certain = bool(self.differs.any())
+        return is_certain, self.differs if is_certain else self.is_unsure
+
+    @property
+    def is_broken(self) -> np.ndarray:
+        """Whether each holds, in one of the two, something infinite or not a number."""
+        return np.any([~np.isfinite(sums.square) & (sums.bits != 0) for sums in (self.one, self.other)], axis=0)
+
+
 def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
     """Returns what a tensor would have if its gradient were as large as those of the model are.
 

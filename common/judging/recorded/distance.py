@@ -6,8 +6,8 @@ import math
 import numpy as np
 
 from samestep.common.judging.recorded.bounds import Bound
-from samestep.common.judging.recorded.differences import apart_of, finite
-from samestep.common.judging.recorded.walk import ComparedTensors, Walk
+from samestep.common.judging.recorded.differences import ComparedTensors, apart_of, finite
+from samestep.common.judging.recorded.walk import Walk
 from samestep.common.steps.recorded_run import RunStep, Sums
 
 BLIND = 1e-3

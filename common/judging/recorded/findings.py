@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from samestep.common.judging.recorded.alone import find_alone
-from samestep.common.judging.recorded.differences import apart_of, times_rounding
+from samestep.common.judging.recorded.differences import ComparedTensors, apart_of, times_rounding
 from samestep.common.judging.recorded.given import Finding, effects_of_loss, find_examples, find_targets, with_effect
 from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.verdict import EXACT, FirstDifference, layer_of
-from samestep.common.judging.recorded.walk import ComparedTensors, Walk
+from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.written import find_begun, find_others
 from samestep.common.mistakes.gradient_arithmetic import phase_of
 from samestep.common.mistakes.groups import has_other_groups, is_regrouped, other_options

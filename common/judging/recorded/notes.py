@@ -34,8 +34,8 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
         by = "by a factor that changes" if math.isnan(walk.lone_loss) else f"which is {spell(walk.lone_loss)} times A's"
         said.append(
             f"B has another loss, {by}, and no gradient shows it: a factor is taken out again before the update, a part of the "
-            "loss has no gradient or one set to zero, or the loss has the same slope for other targets or another margin, "
-            "as L1 and hinge losses have"
+            "loss has no gradient or one set to zero, the loss has the same slope for other targets or another margin, as L1 and "
+            "hinge losses have, or rounding alone moves a weight that is added to the loss, as the last bias of a critic"
         )
     for who, run in (("A", walk.a), ("B", walk.b)):
         if run.joined:

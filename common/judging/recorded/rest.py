@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from samestep.common.judging.recorded.differences import RoundingScale
+from samestep.common.judging.recorded.differences import ComparedTensors, RoundingScale, apart_of, finite
 from samestep.common.judging.recorded.hashes import comparable
 from samestep.common.steps.record import FOLLOWER, UPDATED
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
@@ -65,20 +65,36 @@ class Rest:
 
     def __init__(self) -> None:
         """Begins with the initial weights."""
-        self._last, self._moved = -1, np.zeros(1)
+        self._last, self._moved, self._turned = -1, np.zeros(1), np.zeros(1)
+        self._is_rounded, self._is_pushed = np.zeros(1, bool), np.zeros(1, bool)
+        self._before: tuple[Sums, Sums] | None = None
 
-    def scaled(self, weights: RoundingScale, step: RunStep, gradients: RoundingScale) -> RoundingScale:
+    def scaled(
+        self, weights: RoundingScale, step: RunStep, now: tuple[Sums, Sums], gradients: ComparedTensors | None
+    ) -> RoundingScale:
         """Returns the scale of the weights after a step; the steps since the last one moved them as far as it does.
 
         Args:
             weights: The scale, by which weights at rest have none.
             step: A's step.
-            gradients: The scale of its gradients.
+            now: The weights of both.
+            gradients: Those of both; None if they were not looked at.
         """
-        if step.number > self._last:
-            moved = step.scalars.get("lr", 0.0) * gradients.rounding
+        if gradients is not None and step.number > self._last:
+            moved = step.scalars.get("lr", 0.0) * gradients.scale.rounding
             self._moved, self._last = self._moved + (step.number - self._last) * moved, step.number
-        return dataclasses.replace(weights, rounding=np.where(weights.rounding > 0, weights.rounding, self._moved))
+            self._turned = self._turned + self._undecided(now, gradients)
+        self._before = now
+        rounding = np.where(weights.rounding > 0, weights.rounding, self._moved)
+        return dataclasses.replace(weights, rounding=np.maximum(rounding, self._turned))
+
+    def _undecided(self, now: tuple[Sums, Sums], gradients: ComparedTensors) -> np.ndarray:
+        """Returns how far both have moved the weights whose gradients have never been more than rounding makes."""
+        norm = np.nan_to_num(np.fmax(gradients.one.norm, gradients.other.norm))
+        self._is_rounded = self._is_rounded | (norm > 0)
+        self._is_pushed = self._is_pushed | (norm > gradients.scale.same * gradients.scale.rounding)
+        moved = sum(map(apart_of, self._before, now)) if self._before else 0.0
+        return np.where(self._is_rounded & ~self._is_pushed, finite(moved), 0.0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

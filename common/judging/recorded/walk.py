@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from samestep.common.judging.recorded.differences import RoundingScale, apart_of, finite, multiples
+from samestep.common.judging.recorded.differences import ComparedTensors, apart_of, finite, multiples
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.rest import Begun, Rest, as_trained
@@ -15,46 +15,6 @@ from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RankSplit, RecordedRun, RunStep, Sums
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ComparedTensors:
-    """The tensors of a phase of a step, compared.
-
-    Attributes:
-        one: In A.
-        other: In B.
-        scale: What differences are divided by.
-        apart: The norm of the difference of each tensor.
-        times: The difference of each tensor, in multiples of what rounding makes.
-    """
-
-    one: Sums
-    other: Sums
-    scale: RoundingScale
-    apart: np.ndarray
-    times: np.ndarray
-
-    @property
-    def differs(self) -> np.ndarray:
-        """Whether each tensor differs for certain, as where only one run has numbers."""
-        return (self.times > self.scale.different) | (np.isinf(self.apart) & ~self.is_broken)
-
-    @property
-    def is_unsure(self) -> np.ndarray:
-        """Whether each may differ."""
-        return (self.times > self.scale.same) & ~self.differs
-
-    @property
-    def apart_most(self) -> tuple[bool, np.ndarray]:
-        """Whether any tensor differs for certain, and which do then; if none does, which may."""
-        is_certain = bool(self.differs.any())
-        return is_certain, self.differs if is_certain else self.is_unsure
-
-    @property
-    def is_broken(self) -> np.ndarray:
-        """Whether each holds, in one of the two, something infinite or not a number."""
-        return np.any([~np.isfinite(sums.square) & (sums.bits != 0) for sums in (self.one, self.other)], axis=0)
 
 
 @dataclasses.dataclass(eq=False)
@@ -126,8 +86,8 @@ class Walk:
             apart[np.isinf(apart)] = 0.0  # of what overflowed, the sums differ
         if phase == "weight" and self.begun is not None:
             apart[self.begun.wait(ours, theirs)] = 0.0
-        if phase == "weight" and (gradient := self.compare("gradient", one, other)) is not None:
-            scale = self._rest.scaled(scale, one, gradient.scale)
+        if phase == "weight":
+            scale = self._rest.scaled(scale, one, (ours, theirs), self.compare("gradient", one, other))
         return ComparedTensors(ours, theirs, scale, apart, multiples(apart, scale.rounding))
 
     def evidence(self, phase: str, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Evidence:

@@ -5,12 +5,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from samestep.common.judging.recorded.differences import apart_of, multiples, roundoff_of_weights, unit_of
+from samestep.common.judging.recorded.differences import (
+    ComparedTensors,
+    apart_of,
+    multiples,
+    roundoff_of_weights,
+    unit_of,
+)
 from samestep.common.judging.recorded.given import Finding
 from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.rest import Begun
 from samestep.common.judging.recorded.verdict import FirstDifference, layer_of
-from samestep.common.judging.recorded.walk import ComparedTensors, Walk
+from samestep.common.judging.recorded.walk import Walk
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import counted, few
 from samestep.common.mistakes.seen_tensor import SeenTensor, differing, parameters

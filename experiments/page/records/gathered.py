@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from samestep.common.judging.recorded.differences import THRESHOLD, times_rounding
+from samestep.common.judging.recorded.differences import THRESHOLD, ComparedTensors, times_rounding
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.judging.recorded.walk import ComparedTensors, Walk
+from samestep.common.judging.recorded.walk import Walk
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
 from samestep.experiments.page.curves import Place
 from samestep.experiments.recording.diffing import Diffed, judge_as_kept
