@@ -5,6 +5,8 @@ That runs a script in float64 that was written for float32, without a changed li
 
 import contextlib
 import functools
+import itertools
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +17,13 @@ from torch.utils._pytree import tree_leaves
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 """What becomes float64."""
 _FEW = (torch.float16, torch.bfloat16)  # before float64 mode renames them
+_DRAWS = (
+    "normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_", "bernoulli_.float",
+    "bernoulli_.Tensor",
+)  # fmt: skip
+"""The operations that all random numbers come from: those of `torch.randn`, initial weights, dropout, distributions."""
+_SHIFTED = ("normal.Tensor_Tensor", "normal.Tensor_float", "normal.float_Tensor")  # by a mean that has float64's digits
+_KERNELS = torch.library.Library("aten", "IMPL")  # whose kernels last as long as it does
 
 
 def dtype_of_products(weight: torch.Tensor) -> torch.dtype:
@@ -96,10 +105,43 @@ def use_float64() -> None:
     for name in ("float", "half", "bfloat16"):
         setattr(torch.Tensor, name, torch.Tensor.double)
         setattr(nn.Module, name, nn.Module.double)
+    _draw_in_float32()
     torch.autocast.__init__ = _disabled(torch.autocast.__init__)
     batches = torch.utils.data.dataloader._BaseDataLoaderIter
     batches.__next__ = _widened(batches.__next__)
     nn.Module.__call__ = _with_wide_arguments(nn.Module.__call__)
+
+
+def _draw_in_float32() -> None:
+    """Draws in float32 what the script draws, and casts it. In float64 PyTorch has other numbers, and more of the generator's."""
+    makers = dict.fromkeys(_DRAWS, _drawn_in_float32) | dict.fromkeys(_SHIFTED, _shifted)
+    with warnings.catch_warnings(action="ignore"):  # PyTorch's, of a kernel that takes another's place
+        for (name, made), kind in itertools.product(makers.items(), ("CPU", "CUDA")):
+            if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", kind):
+                kernel = torch.library.get_kernel(f"aten::{name}", kind)
+                _KERNELS.impl(name, made(kernel), kind, with_keyset=True)
+
+
+def _drawn_in_float32(kernel: Any) -> Callable[..., torch.Tensor]:
+    def draw(keys: Any, numbers: torch.Tensor, *arguments: Any, **keywords: Any) -> torch.Tensor:
+        if numbers.dtype != torch.float64:
+            return kernel.call_boxed(keys, numbers, *arguments, **keywords)
+        drawn = numbers.new_empty_strided(numbers.shape, numbers.stride(), dtype=_NARROW[0])  # strides choose the order
+        given = [each.to(_NARROW[0]) if isinstance(each, torch.Tensor) else each for each in arguments]
+        kernel.call_boxed(keys, drawn, *given, **keywords)
+        return numbers.copy_(drawn)
+
+    return draw
+
+
+def _shifted(kernel: Any) -> Callable[..., torch.Tensor]:
+    def normal(keys: Any, mean: Any, std: Any = 1.0, **keywords: Any) -> torch.Tensor:
+        like = mean + std
+        if like.dtype != torch.float64:
+            return kernel.call_boxed(keys, mean, std, **keywords)
+        return like.new_empty(like.shape).normal_(**keywords).mul_(std).add_(mean)
+
+    return normal
 
 
 def _disabled(original: Callable[..., None]) -> Callable[..., None]:
