@@ -17,6 +17,9 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "plain": ("plain.py", {}),
     "seldom": ("plain.py", {"every": 5}),
     "float64": ("plain.py", {"float64": True}),
+    "drawn": ("drawn.py", {}),
+    "drawn, float64": ("drawn.py", {"float64": True}),
+    "drawn in halves, float64": ("drawn.py halves", {"float64": True}),
     "perturbed": ("plain.py", {"perturb": 1}),
     "stopped": ("plain.py", {"stop_after": 2}),
     "whole": ("accumulated.py whole", {}),
@@ -147,6 +150,22 @@ def test_float64_is_float64(records: dict[str, list[Rank]]) -> None:
     ((header, steps),) = records["float64"]
     assert header.is_float64 and {each.dtype for each in header.tensors} == {"float64"}
     assert steps[1].losses[0] != float(np.float32(steps[1].losses[0]))
+
+
+def test_float64_draws_what_float32_draws(records: dict[str, list[Rank]]) -> None:
+    """Weights, examples, targets and dropout: the pass in float64 decided nothing where one of them was another."""
+    one, wide = records["drawn"], records["drawn, float64"]
+    assert distance(one, wide) < 1e-4
+    assert all(examples(one, place) == examples(wide, place) for place in range(1, 5))
+    assert 0 < distance(wide, records["drawn in halves, float64"]) < 1e-12
+
+
+def test_float64_starts_tensors_of_no_module_with_weights(tmp_path: Path) -> None:
+    """Their graph is there when they are seen, and one of them is a scalar."""
+    weights = str(tmp_path / "initial.npz")
+    float64: dict[str, object] = {"weights_from": weights, "float64": True}
+    found = run_many(tmp_path, {"own": ("drawn.py leaves", {}), "saved": ("drawn.py leaves", {"weights_to": weights})})
+    assert distance(found["own"], run_many(tmp_path, {"wide": ("drawn.py leaves", float64)})["wide"]) < 1e-4
 
 
 def test_a_perturbation_moves_every_weight_by_its_last_bit(records: dict[str, list[Rank]]) -> None:

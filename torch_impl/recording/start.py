@@ -76,8 +76,10 @@ def _load(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
             continue
         for piece, value in _places(each):
             places = tuple(slice(first, first + size) for first, size in zip(piece.start, piece.size, strict=True))
-            part = torch.from_numpy((whole.ravel() if piece.is_flat else whole)[places].copy())
-            value.copy_(part.reshape(value.shape))
+            part = torch.from_numpy(np.array((whole.ravel() if piece.is_flat else whole)[places]))  # of a scalar too
+            part = part.reshape(value.shape)
+            is_its_own = torch.allclose(value.cpu().to(part.dtype), part)
+            (value.data if is_its_own else value).copy_(part)  # a graph that is there already holds for its own weights alone
 
 
 def _places(held: Held) -> list[tuple[Piece, torch.Tensor]]:
