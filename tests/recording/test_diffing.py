@@ -147,7 +147,7 @@ def test_what_cannot_be_run_again_is_not_tried(tmp_path: Path, changes: dict[str
 
 
 def test_a_script_that_is_in_float64_is_run_again_as_it_is(tmp_path: Path) -> None:
-    """Float64 mode draws in float32: it would have other random numbers, and seem not to repeat itself, as PyTorch's L-BFGS example."""
+    """Float64 mode draws in float32: it would have other random numbers, and seem not to repeat itself."""
     rerun, script = Fake(), Script(dtype="float64")
     a, b = (
         side(dataclasses.replace(script, mistake=each), tmp_path, "A", rerun) for each in ("", "gradients_not_cleared")

@@ -15,7 +15,8 @@ if "torch._dynamo" not in sys.modules:  # see plain.py
 
 class Halved(nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([nn.functional.linear(x, *each) for each in zip(self.weight.chunk(2), self.bias.chunk(2))], -1)
+        halves = zip(self.weight.chunk(2), self.bias.chunk(2), strict=True)
+        return torch.cat([nn.functional.linear(x, *each) for each in halves], -1)
 
 
 torch.manual_seed(0)
