@@ -1,4 +1,4 @@
-"""All is drawn while it trains: examples, targets, dropout. With `halves` a layer is computed in two parts, with `leaves` by hand."""
+"""Draws while it trains: examples, targets, dropout. With `halves` a layer is computed in two parts, with `leaves` by hand."""
 
 import sys
 import types
