@@ -79,7 +79,7 @@ def _load(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
             part = torch.from_numpy(np.array((whole.ravel() if piece.is_flat else whole)[places]))  # of a scalar too
             part = part.reshape(value.shape)
             is_its_own = torch.allclose(value.cpu().to(part.dtype), part)
-            (value.data if is_its_own else value).copy_(part)  # a graph that is there already holds for its own weights alone
+            (value.data if is_its_own else value).copy_(part)  # a graph that is there is of its own
 
 
 def _places(held: Held) -> list[tuple[Piece, torch.Tensor]]:
