@@ -220,6 +220,7 @@ KERAS_PAIRS = [
 ]
 """As above, of Keras."""
 MORE_KERAS_PAIRS = [
+    ("fit decayed", "unbiased", "other_hyperparameter", "hyper-parameters: undecayed is 0 in A and "),
     ("spectrum", "eager", "same", ""),
     ("unbuilt", "swapped", "same", ""),
     ("held", "faster", "follows_otherwise", "which no gradient updates, and moves 2.000 times as far in B"),

@@ -3,7 +3,7 @@
 import gc
 import math
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -27,7 +27,7 @@ class UpdatePlan:
         number: int,
         optimizer: Any,
         held: Sequence[Held],
-        updated: frozenset[int],
+        updated: Mapping[int, Any],
         num_replicas: int,
         is_scaled: bool,
     ) -> None:
@@ -37,7 +37,7 @@ class UpdatePlan:
             number: Its own, from 0.
             optimizer: Keras'; of one that scales the loss, the one within; None where the script has none.
             held: The tensors that it updates, and those that no optimizer does.
-            updated: The ids of the variables of TensorFlow that it updates.
+            updated: The variables that it updates, by the ids of those of TensorFlow.
             num_replicas: In sync.
             is_scaled: Whether another optimizer scales the loss, and leaves out updates.
         """
@@ -46,9 +46,9 @@ class UpdatePlan:
         self.is_float64 = is_wide(held)
         self.statistics = Statistics([each.layout for each in held], self.is_float64)
         self.slots: dict[int, Slots] = {}
-        self.scalars = {} if optimizer is None else scalars_of(optimizer)
+        self.scalars = {} if optimizer is None else scalars_of(optimizer, updated.values())
         self.num_batches = 1 if optimizer is None else optimizer.gradient_accumulation_steps or 1
-        self.updated = updated if self.num_batches == 1 and not is_scaled else None
+        self.updated = frozenset(updated) if self.num_batches == 1 and not is_scaled else None
         self._places = {each.key: place for place, each in enumerate(held)}
 
     def numbers(self, lr: float, place: int) -> dict[str, float]:
@@ -135,14 +135,13 @@ class Plans:
         if isinstance(owner, keras.optimizers.LossScaleOptimizer):
             inner = owner.inner_optimizer
             self._inner[id(inner)] = weakref.ref(inner), weakref.ref(owner)
-        ids, layers = {id(container_of(each)) for each in own}, objects_of(keras.layers.Layer)
+        ids, layers = {id(container_of(each)): each for each in own}, objects_of(keras.layers.Layer)
         self._table.add_followers(find_followers(layers, ids, models, container_of, _has_value), own)
         for model in models:
             self._table.add_model(model)
         held = self._table.of_optimizer(own, _averages_of(inner, own))
-        updated = frozenset(ids)
         num_replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        return UpdatePlan(len(self.all), inner, held, updated, num_replicas, inner is not owner)
+        return UpdatePlan(len(self.all), inner, held, ids, num_replicas, inner is not owner)
 
     def _end(self, plan: UpdatePlan) -> None:
         plan.let_go()

@@ -1,6 +1,8 @@
 """The numbers of an optimizer, under the names that torch's have."""
 
 import functools
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,16 +20,19 @@ def written(number: float) -> float:
     return float(str(np.float32(number)))
 
 
-def scalars_of(optimizer: Any) -> dict[str, float]:
+def scalars_of(optimizer: Any, variables: Iterable[Any]) -> dict[str, float]:
     """Every hyper-parameter of an optimizer that is a number, but its learning rate, which may change.
 
     Args:
         optimizer: Keras'.
+        variables: That it updates, as Keras has them; how many numbers it does not decay is one, where it decays others.
     """
     values = {"weight_decay": 0.0} | {name: value for name, value in vars(optimizer).items() if name not in _OTHERS}
     numbers = {name: value or 0.0 if name == "weight_decay" else value for name, value in values.items()}
     if not values.get("use_ema"):
         numbers.pop("ema_momentum", None)
+    if numbers["weight_decay"] and hasattr(optimizer, "_use_weight_decay"):
+        numbers["undecayed"] = sum(math.prod(each.shape) for each in variables if not optimizer._use_weight_decay(each))
     return {
         _NAMES.get(name, name): float(value)
         for name, value in numbers.items()

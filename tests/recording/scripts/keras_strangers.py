@@ -74,8 +74,11 @@ def fit():
         "all": {"global_clipnorm": 0.2},
     }
     options["average"] = {"ema_momentum": 0.9}  # of an average that is not kept
+    options["decayed"] = options["unbiased"] = {"weight_decay": 0.1}
     model = network(6, 1, "model")
-    model.compile(keras.optimizers.SGD(0.1, **options.get(words[-1] if words else "", {})), "mse")
+    optimizer = keras.optimizers.SGD(0.1, **options.get(words[-1] if words else "", {}))
+    optimizer.exclude_from_weight_decay(var_names=["bias"] if "unbiased" in words else [])
+    model.compile(optimizer, "mse")
     order = [*range(16), *range(16)] if "repeated" in words else slice(None)
     model.fit(inputs[order], targets[order], batch_size=8, shuffle=False, verbose=0)
 

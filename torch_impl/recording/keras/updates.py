@@ -33,10 +33,9 @@ class KerasGroups:
     def param_groups(self) -> Sequence[Mapping[str, object]]:
         """The one group that it has: of the variables of its last update, for `compile` has it know those of all the model."""
         optimizer = self._optimizer
-        parameters = [variable.value for variable in self.updated or optimizer._trainable_variables]
-        return [
-            {"params": parameters, "lr": written(float(np.asarray(optimizer.learning_rate)))} | scalars_of(optimizer)
-        ]
+        variables = self.updated or optimizer._trainable_variables
+        rate = {"lr": written(float(np.asarray(optimizer.learning_rate)))}
+        return [{"params": [each.value for each in variables]} | rate | scalars_of(optimizer, variables)]
 
 
 def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks: Hooks) -> None:
