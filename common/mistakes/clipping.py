@@ -68,11 +68,14 @@ def other_norm(evidence: Evidence) -> Words | None:
 
 
 def each_microbatch(evidence: Evidence) -> Words | None:
-    """B clips as often as it has micro-batches, A once, and no factor explains what is left of the gradients."""
-    calls, passes = evidence.counts(CLIP_CALLS), evidence.b.passes
-    if passes < 2 or calls != [1, passes] or evidence.a.passes != passes or CLIP_NORM not in evidence.b.scalars:
+    """B clips as often as it has micro-batches, A once or never, and no factor explains what is left of the gradients."""
+    (ours, theirs), passes = evidence.counts(CLIP_CALLS), evidence.b.passes
+    if passes < 2 or ours > 1 or {theirs, evidence.a.passes} != {passes} or CLIP_NORM not in evidence.b.scalars:
         return None
-    return None if common_ratio(evidence.gradients) is not None else {"passes": str(passes)}
+    is_shown = evidence.b.factor < 1 and not {CLIP_MOST, CLIP_EACH, CLIP_VALUE} & {*evidence.a.scalars}
+    if common_ratio(evidence.gradients) is not None or not (ours or is_shown):
+        return None
+    return {"passes": str(passes), "how": "only once" if ours else "never"}
 
 
 def each_tensor(evidence: Evidence) -> Words | None:
@@ -205,7 +208,7 @@ CLIPPING = (
         "clip_each_microbatch",
         ("gradient",),
         each_microbatch,
-        "B clips its gradients {passes} times in a step, once after each micro-batch, and A only once",
+        "B clips its gradients {passes} times in a step, once after each micro-batch, and A {how}",
         "huggingface/accelerate#641",
         has_sides=True,
     ),

@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import itertools
-import math
 import operator
 from collections.abc import Collection, Mapping, Sequence
 
@@ -165,7 +164,7 @@ class Evidence:
     @property
     def clipped(self) -> float:
         """By how much B's gradient was multiplied before the update, over A's; NaN if A's was multiplied by nothing."""
-        return self.b.factor / self.a.factor if self.a.factor else math.nan
+        return gradient_transforms.clipped_ratio(self.a.scalars, self.b.scalars)
 
     def scalars(self, name: str) -> list[float | None]:
         """Returns a scalar of the step in A and in B; None where it has none of that name."""

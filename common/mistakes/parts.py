@@ -73,10 +73,11 @@ def untied(evidence: Evidence) -> Words | None:
 
 
 def missing(evidence: Evidence) -> Words | None:
-    """Tensors have a gradient in A, and in B they have none or are not there."""
-    lost = lost_gradients(evidence)
+    """Tensors have a gradient in A, and in B they have none or are not there; all others are the same before clipping."""
+    lost, ratio = lost_gradients(evidence), evidence.clipped
+    apart = [each for each in evidence.gradients if not each.explained_by(ratio)]
     names = [*(each.name for each in lost), *evidence.a.trained_alone]
-    if not names or evidence.b.trained_alone or len(lost) < len(differing(evidence.gradients)):
+    if not names or evidence.b.trained_alone or len(lost) < len(apart):
         return None
     return {"what": said_gradients(names)}
 

@@ -1,8 +1,9 @@
 """Mistakes in what a loss is computed with: other targets, another formula, a model in evaluation mode."""
 
 from samestep.common.mistakes.evidence import Evidence
-from samestep.common.mistakes.mistake import Mistake, Words
+from samestep.common.mistakes.mistake import Mistake, Words, spell
 from samestep.common.mistakes.seen_tensor import common_ratio, differing
+from samestep.common.steps.gradient_transforms import CLIP_VALUE
 
 
 def _targets_differ(evidence: Evidence) -> Words | None:
@@ -24,11 +25,11 @@ def _other_loss(evidence: Evidence) -> Words | None:
     if ratio is None or not rows or has_others or not is_known or common_ratio(evidence.gradients) is not None:
         return None
     are_same = evidence.a.targets is not None and evidence.a.targets == evidence.b.targets
-    return (
-        {"but": ", nor a target that is recorded", "targets": ""}
-        if are_same
-        else {"but": "", "targets": "other targets, "}
-    )
+    why, but = "and no single factor explains it", ", nor a target that is recorded"
+    if any(evidence.scalars(CLIP_VALUE)):
+        why = f"{spell(ratio)} times A's, and clipping by value hides whether every gradient has that factor"
+        but = "; no target that is recorded differs"
+    return {"why": why} | ({"but": but, "targets": ""} if are_same else {"but": "", "targets": "other targets, "})
 
 
 def _class_weights(evidence: Evidence) -> Words | None:
@@ -86,7 +87,7 @@ TARGETS = (
         "other_loss",
         ("loss",),
         _other_loss,
-        "the same inputs and weights give another loss, and no single factor explains it{but}: {targets}other weights of "
+        "the same inputs and weights give another loss, {why}{but}: {targets}other weights of "
         "examples or classes, another loss function, another computation or another state in a layer, or other random numbers, "
         "as in dropout",
     ),

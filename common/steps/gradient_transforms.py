@@ -26,6 +26,8 @@ CLIP_EACH, CLIP_VALUE = "clipnorm", "clip_max_value"
 KERAS_NAMES = {"global_clipnorm": CLIP_MOST, "clipvalue": CLIP_VALUE}
 """The names that Keras' optimizers have for what torch is called with."""
 
+_ADDED = 1e-6
+"""What torch adds to the norm that it divides by; its calls alone are counted."""
 FOLLOWING = (CLIP_NORM, CLIP_CALLS)
 """Scalars that differ wherever gradients do."""
 COMPUTED = (*FOLLOWING, LOSS_SCALE, ZEROED_PASSES, KEPT_CALLS)
@@ -47,7 +49,19 @@ def scale_words(scalars: Mapping[str, float]) -> str:
 def factor(scalars: Mapping[str, float]) -> float:
     """Returns what the gradient of a step was multiplied by before its update; 1 if it was left as it was."""
     norm, most = scalars.get(CLIP_NORM), scalars.get(CLIP_MOST)
-    return 1.0 if norm is None or most is None or norm <= most else most / norm
+    if norm is None or most is None or norm <= most:
+        return 1.0
+    return most / (norm + (_ADDED if CLIP_CALLS in scalars else 0.0))
+
+
+def clipped_ratio(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """Returns by how much the gradient of another step was multiplied, over that of one; NaN if that was multiplied by 0.
+
+    Args:
+        one: The scalars of the one step.
+        other: Those of the other.
+    """
+    return factor(other) / factor(one) if factor(one) else math.nan
 
 
 def of_all_ranks(scalars: Sequence[Mapping[str, float]]) -> dict[str, float]:

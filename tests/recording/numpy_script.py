@@ -213,7 +213,7 @@ class _Training:
         return made
 
     def _clipped_sum(self, one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return self.clipped(0, {name: self.clipped(0, one)[0][name] + other[name] for name in one})[0]
+        return {name: each + other[name] for name, each in self.clipped(0, one)[0].items()}
 
     def exchange(self, own: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
         s, one = self.s, self.kind.type
@@ -267,7 +267,7 @@ class _Training:
             gradients = {name: g * self.kind.type(2) for name, g in gradients.items()}
         norm = math.sqrt(sum(float((g.astype(float) ** 2).sum()) for g in gradients.values()))
         norm *= {"clip_before_unscaling": s.loss_scale, "clip_by_local_norm": math.sqrt(s.world)}.get(s.mistake, 1.0)
-        factor = self.kind.type(min(1.0, s.clip / norm))
+        factor = self.kind.type(min(1.0, s.clip / (norm + 1e-6)))
         kept = ("norm",) if s.mistake == "clip_on_one_rank" and rank else ()
         made = {name: g if any(k in name for k in kept) else g * factor for name, g in gradients.items()}
         calls = s.passes if s.mistake == "clip_each_microbatch" else 1

@@ -40,6 +40,8 @@ PAIRS = [
         "clip_by_value",
         "A clips its gradients to a norm of 0.05, and B each of their numbers to 0.05",
     ),
+    ("clipped", "frozen", "missing_gradients", "layer 0: 2 parameters (0.weight, 0.bias) get gradients in A alone"),
+    ("clipped", "kept", "gradients_not_cleared", ""),
     ("clipped", "parts", "clip_each_alone", "B clips its gradients in 2 calls"),
     ("clipped", "each", "clip_each_tensor", "to a norm of 0.05, and A all of them to one of 0.05"),
     ("clipped", "hooks", "clip_each_tensor", "to a norm of 0.05, and A all of them to one of 0.05"),

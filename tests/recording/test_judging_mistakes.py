@@ -187,6 +187,22 @@ def test_a_factor_is_found_before_clipping() -> None:
     assert "every gradient of B are 0.800 times A's, before clipping: " in verdict.headline
 
 
+def test_clipping_each_microbatch_is_named_where_the_other_never_clips() -> None:
+    b = Script(**MADE["clip_each_microbatch"], mistake="clip_each_microbatch")
+    verdict = diff(Script(**FOUR), b)
+    assert [cause.name for cause in verdict.causes] == ["clip_each_microbatch"], verdict.headline
+    assert "B clips its gradients 4 times in a step, once after each micro-batch, and A never" in verdict.headline
+
+
+def test_clipping_that_may_never_have_reached_its_bound_is_no_cause() -> None:
+    a, bound = Script(**FOUR), {"clip_norm": 1.0, "clip_max_norm": 100.0, "clip_calls": 4}
+    other = run_of(dataclasses.replace(a, mistake="gradients_off_at_random"))
+    steps = [dataclasses.replace(step, scalars=step.scalars | bound) for step in other.steps]
+    one, pairing = run_of(a), pair(run_of(a), other)
+    verdict = judge(one, dataclasses.replace(other, steps=steps), measure(one, reruns_of(a), pairing))
+    assert (verdict.kind, verdict.first.phase) == ("unnamed", "gradient"), verdict.headline
+
+
 def test_each_of_the_table_is_made_here_or_reenacted() -> None:
     others = {
         *(row.expected for row in REENACTED if row.expected),

@@ -19,7 +19,7 @@ from samestep.common.mistakes.groups import has_other_groups, is_regrouped, othe
 from samestep.common.mistakes.mistake import few, near, of_norm, spell
 from samestep.common.mistakes.rates import same_number
 from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio
-from samestep.common.steps.gradient_transforms import COMPUTED, scale_words
+from samestep.common.steps.gradient_transforms import COMPUTED, clipped_ratio, scale_words
 from samestep.common.steps.recorded_run import RunStep, Sums
 
 REGROUPED = (
@@ -118,7 +118,10 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     if compared is None or not differs.any():
         return None
     seen = {each.name: each for each in walk.seen(compared)}
-    name = _first_backward(walk, differs)
+    factor = clipped_ratio(one.scalars, other.scalars)
+    clipped = [each.name in seen and seen[each.name].explained_by(factor) for each in walk.pairing.tensors]
+    own = differs & ~np.array(clipped) if factor != 1 else differs  # before clipping
+    name = _first_backward(walk, own if own.any() else differs)
     phase = phase_of((one.scalars, other.scalars), [*seen.values()])
     names = {each.name for each, flag in zip(walk.pairing.tensors, differs & ~compared.is_broken, strict=True) if flag}
     place = [tensor.name for tensor in walk.pairing.tensors].index(name)

@@ -8,6 +8,7 @@ import pytest
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
+from samestep.common.steps.gradient_transforms import CLIP_VALUE
 
 SIDE = Side(1, 2, 2, 1.0, (0.9, 1.1), {0: (1, 2)}, {"lr": 0.1, "weight_decay": 0.5}, (), (), False, ())
 DRAWN = np.random.default_rng(0).normal(size=(4, 8))
@@ -36,3 +37,23 @@ def test_decay_is_said_of_the_parameters_that_lose_it(decayed: str, expected: st
     once = dataclasses.replace(SIDE, passes=1, usual_passes=1)
     (said,) = [each.sentence for each in causes(Evidence("update", 0, once, once, (), moves)) if "decay" in each.name]
     assert "1 x lr x weight_decay x weight more" in said and expected in said
+
+
+@pytest.mark.parametrize(
+    ("scalars", "said"),
+    [
+        ({}, "another loss, and no single factor explains it: other targets"),
+        (
+            {CLIP_VALUE: 0.01},
+            "another loss, 2.000 times A's, and clipping by value hides whether every gradient has that factor: other targets",
+        ),
+    ],
+)
+def test_gradients_that_are_clipped_by_value_show_no_factor(scalars: dict[str, float], said: str) -> None:
+    a, b = (dataclasses.replace(SIDE, loss=loss, scalars=SIDE.scalars | scalars) for loss in (1.0, 2.0))
+    gradients = [
+        SeenTensor(name, "kernel", "parameter", 64, one, ratio * one, 1e-7, 10.0)
+        for name, one, ratio in zip("uv", DRAWN, (1.1, 1.9), strict=False)
+    ]
+    (cause,) = causes(Evidence("loss", 0, a, b, gradients, gradients))
+    assert cause.name == "other_loss" and said in cause.sentence

@@ -202,8 +202,10 @@ def clipped():
     together = [[own] for own in every] if "each" in words else [every[:2], every[2:]] if "parts" in words else [every]
     for each in every if "hooks" in words else ():
         each.register_hook(lambda gradient: gradient * min(1.0, 0.05 / (float(gradient.norm()) + 1e-6)))
+    model[0].requires_grad_("frozen" not in words)
     for part in BATCHES:
-        optimizer.zero_grad()
+        if "kept" not in words:
+            optimizer.zero_grad()
         functional.cross_entropy(model(inputs[part]), targets[part]).backward()
         if "value" in words:
             nn.utils.clip_grad_value_(model.parameters(), 0.05)
