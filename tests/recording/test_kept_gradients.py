@@ -8,7 +8,7 @@ import pytest
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
-from samestep.common.steps.gradient_transforms import CLIP_MOST, CLIP_NORM
+from samestep.common.steps.gradient_transforms import CLIP_CALLS, CLIP_MOST, CLIP_NORM, factor
 
 SIDE = Side(1, 1, 1, 1.0, (1.0,), None, {}, (), (), False, ())
 OWN, EARLIER, OTHER = np.random.default_rng(0).normal(size=(3, 8))
@@ -45,3 +45,15 @@ def test_a_small_gradient_of_the_step_before_is_not_what_a_small_one_is() -> Non
 @pytest.mark.parametrize("norms", [(3364.0, 51.0), (51.0, 3364.0)])
 def test_clipping_that_makes_the_whole_difference_leaves_nothing_to_explain(norms: tuple[float, float]) -> None:
     assert "gradients_not_cleared" not in found(0.1 * OTHER, 1e-4, norms)
+
+
+@pytest.mark.torch
+def test_a_small_norm_is_clipped_as_torch_does() -> None:
+    """It adds to the norm, which is seven millionths of one of 0.15: many times rounding."""
+    import torch
+
+    weight = torch.nn.Parameter(torch.zeros(8))
+    weight.grad = torch.full((8,), 0.05)
+    norm = float(torch.nn.utils.clip_grad_norm_([weight], 0.01))
+    scalars = {CLIP_NORM: norm, CLIP_MOST: 0.01, CLIP_CALLS: 1}
+    assert float(weight.grad[0]) / 0.05 == pytest.approx(factor(scalars), rel=3e-7)
