@@ -108,7 +108,7 @@ GROUPS = (
         ("hyper-parameters", *GRADIENTS),
         _not_applied,
         "step {step} updates {names} in A alone: B updates {less} of the {more} groups of parameters that A does, as where an "
-        "optimizer is not applied, or another one twice",
+        "optimizer is not applied, another one twice, or those weights are frozen",
         has_sides=True,
     ),
 )
