@@ -59,9 +59,9 @@ def not_clipped(evidence: Evidence) -> Words | None:
 
 
 def other_norm(evidence: Evidence) -> Words | None:
-    """The same gradients are clipped by norms that differ."""
+    """The same gradients are clipped by norms that differ, in as many calls."""
     (one, other), bounds, ratio = evidence.scalars(CLIP_NORM), evidence.scalars(CLIP_MOST), ratio_of_all(evidence)
-    if ratio is None or not one or not other or bounds[0] != bounds[1]:
+    if ratio is None or not one or not other or bounds[0] != bounds[1] or len({*evidence.counts(CLIP_CALLS)} - {0}) > 1:
         return None
     is_explained = near(ratio * evidence.a.factor, evidence.b.factor)
     return {"a": f"{one:.6g}", "b": f"{other:.6g}"} if is_explained else None
@@ -105,21 +105,28 @@ def _one_norm(evidence: Evidence) -> float | None:
 
 
 def by_value(evidence: Evidence) -> Words | None:
-    """A clips by a norm and B each number, of which none is larger now; the loss is the same."""
-    norm, most = evidence.a.scalars.get(CLIP_MOST), evidence.b.scalars.get(CLIP_VALUE)
-    if norm is None or most is None or evidence.a.factor == 1 or CLIP_MOST in evidence.b.scalars:
+    """B alone clips each number: none is larger now, and a tensor is as before where none can have been."""
+    (norm, factor), most = (evidence.a.scalars.get(CLIP_MOST), evidence.a.factor), evidence.b.scalars.get(CLIP_VALUE)
+    if not most or not factor or {CLIP_VALUE, CLIP_EACH} & {*evidence.a.scalars} or CLIP_MOST in evidence.b.scalars:
         return None
-    is_clipped = all(length(each.other) <= MOST_BY_CHANCE * most * math.sqrt(each.size) for each in evidence.gradients)
-    return {"norm": f"{norm:g}", "most": f"{most:g}"} if is_clipped else None
+    for each in evidence.gradients:
+        is_small = each.norm <= most / MOST_BY_CHANCE * factor
+        largest = MOST_BY_CHANCE * most * math.sqrt(each.size)
+        if length(each.other) > largest or (is_small and not each.explained_by(1 / factor)):
+            return None
+    return {"most": f"{most:g}", "how": "none" if norm is None else f"all of them to a norm of {norm:g}"}
 
 
 def each_alone(evidence: Evidence) -> Words | None:
-    """B clips several times after one pass, A once, and each gradient has a factor of its own."""
+    """B clips several times after one pass, A once, and each gradient has a factor of its own, or none is clipped in B."""
     calls = evidence.counts(CLIP_CALLS)
     seen = [each for each in evidence.gradients if each.one.any() or each.other.any()]
     if calls[0] != 1 or calls[1] <= evidence.b.passes or CLIP_NORM not in evidence.b.scalars:
         return None
-    return {"calls": str(calls[1])} if all(common_ratio([each]) is not None for each in seen) else None
+    ratio, factor = common_ratio(seen), evidence.a.factor
+    is_free = ratio is not None and factor < 1 and near(ratio * factor, 1.0)
+    is_alone = ratio is None and all(common_ratio([each]) is not None for each in seen)
+    return {"calls": str(calls[1])} if is_free or is_alone else None
 
 
 def loss_and_norm(evidence: Evidence) -> Words | None:
@@ -194,14 +201,14 @@ CLIPPING = (
         "clip_by_value",
         GRADIENT_PHASES,
         by_value,
-        "A clips its gradients to a norm of {norm}, and B each of their numbers to {most}",
+        "B clips each number of its gradients to {most}, and A {how}",
         has_sides=True,
     ),
     Mistake(
         "clip_each_alone",
         GRADIENT_PHASES,
         each_alone,
-        "B clips its gradients in {calls} calls, and each of them by a factor of its own; A clips all by one norm",
+        "B clips its gradients in {calls} calls, each by a norm of its own, and A all by one",
         has_sides=True,
     ),
     Mistake(

@@ -38,7 +38,7 @@ PAIRS = [
         "clipped",
         "value",
         "clip_by_value",
-        "A clips its gradients to a norm of 0.05, and B each of their numbers to 0.05",
+        "B clips each number of its gradients to 0.05, and A all of them to a norm of 0.05",
     ),
     ("clipped", "frozen", "missing_gradients", "layer 0: 2 parameters (0.weight, 0.bias) get gradients in A alone"),
     ("clipped", "kept", "gradients_not_cleared", ""),

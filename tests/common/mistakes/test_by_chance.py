@@ -9,7 +9,7 @@ import pytest
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
-from samestep.common.steps.gradient_transforms import CLIP_MOST, CLIP_NORM, CLIP_VALUE
+from samestep.common.steps.gradient_transforms import CLIP_CALLS, CLIP_MOST, CLIP_NORM, CLIP_VALUE
 from samestep.common.steps.recorded_run import RankSplit
 
 ADAM = {"lr": 0.1, "betas.0": 0.9, "betas.1": 0.999}
@@ -187,3 +187,30 @@ def test_ranks_that_exchange_nothing_are_named_though_they_normalize_by_their_ow
     for own, expected in ((splits, "forgotten_exchange"), ((), "local_statistics")):
         ranks = dataclasses.replace(SIDE, world=2, loss=1.1, splits=own)
         assert named(Evidence("loss", 0, SIDE, ranks, gradients, [buffer])) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("most", "kept", "expected"), [(0.2, 0.3, ["clip_by_value"]), (0.001, 0.3, []), (100.0, 0.3, [])]
+)
+def test_numbers_are_clipped_where_none_is_larger_and_what_is_small_is_the_same(
+    most: float, kept: float, expected: list[str]
+) -> None:
+    """A clips nothing. A limit that B exceeds, or that no number of A reaches, makes no difference."""
+    gradients = [dataclasses.replace(each, other=kept * each.one + 0.1 * DRAWN[2]) for each in seen(1.0)]
+    side = dataclasses.replace(SIDE, scalars=ADAM | {CLIP_VALUE: most})
+    assert named(Evidence("gradient", 0, SIDE, side, gradients)) == expected
+
+
+@pytest.mark.parametrize(
+    ("ratio", "calls", "expected"),
+    [(2.0, 2, ["clip_each_alone"]), (2.0, 1, ["clip_by_other_norm"]), (1 + 1e-5, 2, [])],
+)
+def test_several_calls_clip_by_norms_of_their_own_unless_all_of_them_leave_what_one_does(
+    ratio: float, calls: int, expected: list[str]
+) -> None:
+    """A halves its gradients. Clipped once more to a larger norm, they have one factor near 1."""
+    of_a, of_b = (
+        dataclasses.replace(SIDE, scalars=ADAM | {CLIP_NORM: norm, CLIP_MOST: 1.0, CLIP_CALLS: number})
+        for norm, number in ((2.0, 1), (0.5, calls))
+    )
+    assert named(Evidence("clipping", 0, of_a, of_b, seen(ratio))) == expected
