@@ -100,9 +100,9 @@ def _is_coarse(products: object) -> bool:
 def use_float64() -> None:
     """Makes float64 the default, and what every narrower name of a dtype means. Autocast does nothing any more.
 
-    What is compiled is run as it is written: Inductor tells dtypes by their names, and its kernels would take one for the other.
+    Inductor makes no kernels: it tells dtypes by their names, and would take one for the other. Its graphs are run as they are.
     """
-    torch.compile = _run_eagerly(torch.compile)
+    torch._TorchCompileInductorWrapper.__call__ = lambda _, graph, inputs: graph
     torch.set_default_dtype(torch.float64)
     for name in ("float32", "float", "float16", "half", "bfloat16"):
         setattr(torch, name, torch.float64)
@@ -146,15 +146,6 @@ def _shifted(kernel: Any) -> Callable[..., torch.Tensor]:
         return like.new_empty(like.shape).normal_(**keywords).mul_(std).add_(mean)
 
     return normal
-
-
-def _run_eagerly(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def compiled(*arguments: Any, **keywords: Any) -> Any:
-        torch.compiler.set_stance("force_eager")  # here: it takes a second to import
-        return original(*arguments, **keywords)
-
-    return compiled
 
 
 def _disabled(original: Callable[..., None]) -> Callable[..., None]:

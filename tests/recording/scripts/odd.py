@@ -2,7 +2,7 @@
 
 "wrapped" is parallel, and only the wrapper is in evaluation mode. "within" enters autocast within the model and returns
 float32, as accelerate has it; "evaluated" only where nothing is trained; "narrow" has layers of bfloat16 inside.
-"refused" is compiled by a backend that compiles nothing.
+"inductor" is compiled with kernels.
 "evaluation" never calls train(), and "teacher" has another model in evaluation mode. "checked" is evaluated before it has an
 optimizer, and "attacked" before each step, with a backward pass. "raising" has a first step that an
 optimizer refuses to take, and another optimizer of the class that its own is derived from.
@@ -13,11 +13,6 @@ import sys
 
 import torch
 from torch import nn
-
-
-def refuse(*_: object) -> None:
-    raise NotImplementedError
-
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
@@ -49,7 +44,7 @@ if kind == "frozen":
     model[0].requires_grad_(False)
 called = {"compiled": lambda: torch.compile(model, backend="eager"), "parallel": lambda: nn.DataParallel(model)}
 called["wrapped"] = called["parallel"]
-called["refused"] = lambda: torch.compile(model, backend=refuse)
+called["inductor"] = lambda: torch.compile(model)
 net = called.get(kind, lambda: model)()
 net.training = kind != "wrapped"
 if kind == "checked":
