@@ -66,9 +66,8 @@ def rounded(to: FewDigits, evidence: Evidence) -> Words | None:
     parts = max(side.world * side.passes for side in (evidence.a, evidence.b))
     least = max(to.least, to.middle * math.sqrt(PARTS / max(PARTS, parts)))
     is_even = inside >= 0.8 * len(offs) and least <= middle <= to.most
-    has_limits = any(
-        CLIP_VALUE in side.scalars for side in (evidence.a, evidence.b)
-    )  # so a factor has no direction either
+    # Of numbers that are clipped a factor moves only those below the limit, and has no direction either.
+    has_limits = any(CLIP_VALUE in side.scalars for side in (evidence.a, evidence.b))
     if not is_even or has_limits or not all(each.differs for each in own):
         return None
     return {"off": f"{middle:.1e}", "or_else": ", or something added noise of that size"}

@@ -38,10 +38,9 @@ class DataPasses:
         if step.number > self._number:
             self._is_rest &= not is_first
             self.rest.update(step.examples or () if self._is_rest else ())
-        if (
-            is_first and self._seen is not None and step.passes > 1
-        ):  # what the pass has not yielded is of the one before
-            # Where none is counted, as beside a validation that Lightning leaves open, nobody knows which are of which pass.
+        if is_first and self._seen is not None and step.passes > 1:
+            # What the pass has not yielded is of the one before. Where none is counted, as beside a validation that Lightning
+            # leaves open, nobody knows which are of which pass.
             loaded = counts.get("loaded_examples", 0)
             before = {rank: each[: max(0, len(each) - loaded)] for rank, each in rows.items()}
             self._count(own_rows(before) if loaded else ())
