@@ -40,7 +40,7 @@ _WRITERS = (
     (_IO, "RenameFile", 0, "src", _TREE),
     (_IO, "RenameFile", 1, "target", _FILE),
     (_IO, "CopyFile", 1, "target", _FILE),
-    ("tensorflow", "io.write_file", 0, "filename", _FILE),
+    ("tensorflow._api.v2.io", "write_file", 0, "filename", _FILE),
     ("tensorflow.python.lib.io.tf_record", "TFRecordWriter.__init__", 1, "path", _FILE),
     ("tensorflow.python.ops.gen_summary_ops", "create_summary_file_writer", 1, "logdir", _EVENTS),
     ("tensorflow.python.checkpoint.checkpoint", "TrackableSaver.save", 1, "file_prefix", _PREFIX),
