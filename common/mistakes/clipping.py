@@ -114,7 +114,7 @@ def by_value(evidence: Evidence) -> Words | None:
         largest = MOST_BY_CHANCE * most * math.sqrt(each.size)
         if length(each.other) > largest or (is_small and not each.explained_by(1 / factor)):
             return None
-    return {"most": f"{most:g}", "how": "none" if norm is None else f"all of them to a norm of {norm:g}"}
+    return {"most": f"{most:g}", "how": "does not" if norm is None else f"all of them to a norm of {norm:g}"}
 
 
 def each_alone(evidence: Evidence) -> Words | None:

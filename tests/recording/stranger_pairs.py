@@ -189,7 +189,7 @@ KERAS_PAIRS = [
     ("towers", "twice", "optimizer_not_applied", "step 1 updates one/dense/kernel, one/dense/bias"),
     ("towers", "faster", "other_hyperparameter", "step 0, hyper-parameters: lr"),
     ("fit", "each", "clip_each_tensor", "B clips the gradient of each tensor to a norm of 0.2, and A none"),
-    ("fit", "value", "unnamed", "B clips each number of its gradients to 0.01, and A does not"),
+    ("fit", "value", "clip_by_value", "B clips each number of its gradients to 0.01, and A does not"),
     ("fit", "loose", "same", "B clips the gradient of each tensor to a norm of 1000, and A does not; no step shows it"),
     ("fit", "average", "same", ""),
     ("pairs", "joined", "same", ""),
