@@ -22,7 +22,7 @@ ROWS = ("torch:ddp", "tf:mirrored", "torch:fsdp")
 """The first is the one that the mistake is planted in. Beside it trains the next one that is installed."""
 WORKLOAD = "prose-gpt+layers=1+heads=2+width=16+context=8"
 """Where a mistake matters in every workload."""
-STEPS, SHOWN = 20, (1, 5, 10, 15, 20)
+STEPS, SHOWN = 20, (0, 1, 5, 10, 19)
 NEXT = """Next:
   samestep demo --mistake {other}
   samestep compare
@@ -139,7 +139,7 @@ def _told(mistake: str, right: "RunResult", mistaken: "RunResult") -> str:
     table = github(
         ["loss of step", *map(str, SHOWN)],
         [
-            [name, *(f"{run.losses[step - 1]:.4f}" for step in SHOWN)]
+            [name, *(f"{run.losses[step]:.4f}" for step in SHOWN)]
             for name, run in (("right", right), ("mistaken", mistaken))
         ],
     )

@@ -113,4 +113,4 @@ def _curve(case: PortCase) -> list[str]:
     if not case.source.losses:
         return []
     (a, b), last = case.frameworks, (case.source.losses[-1], case.target.losses[-1])
-    return [f"loss of step {len(case.source.losses)}: {a} {last[0]:.12g}, {b} {last[1]:.12g}"]
+    return [f"loss of step {len(case.source.losses) - 1}: {a} {last[0]:.12g}, {b} {last[1]:.12g}"]
