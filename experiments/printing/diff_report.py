@@ -75,7 +75,7 @@ def _about(side: Reruns) -> dict[str, object]:
 
 def _text(found: Diffed, step: str) -> str:
     verdict = found.verdict
-    sides = [f"{who}: {_spell(side)}" for who, side in (("A", found.a), ("B", found.b))]
+    sides = [fill(f"{who}: {_spell(side)}", indent="   ") for who, side in (("A", found.a), ("B", found.b))]
     grid = table(_COLUMNS, _shown(verdict.rows), screen_width()) if verdict.rows and _wants_table(verdict) else ""
     left = len(verdict.rows) - MOST_ROWS
     more = [f"{count(left, 'tensor')} more in --format json"] if grid and left > 0 else []

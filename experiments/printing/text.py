@@ -11,6 +11,8 @@ Shared = TypeVar("Shared")
 Thing = TypeVar("Thing")
 PIPED_WIDTH = 120
 """What goes into a file or another program is as wide as this, whatever terminal it was started from."""
+_LONG_NAME = 30
+"""Characters from which on a name may be broken: shorter ones, and numbers, stay whole."""
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Each is 1024 of the one before."""
 
@@ -36,31 +38,42 @@ def github(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | N
     return tabulate.tabulate(wrapped, headers=headers, tablefmt="github", disable_numparse=True)
 
 
-def _words(text: str) -> list[str]:
-    """Returns what a cell may be broken into; each option of a strategy is a word."""
-    return re.sub(r"\+(?=\w+=)", " +", text).split()
+def _parts(text: str) -> list[tuple[str, str]]:
+    """Returns what a cell may be broken into, each with what stands before it in a line.
+
+    An option of a strategy is a word. A long name, as that of a layer or a file, may be broken after its dots and slashes.
+    """
+    words = re.sub(r"\+(?=\w+=)", " +", text).split()
+    names = [re.findall(r".+?[./](?=\w)|.+", word) if len(word) > _LONG_NAME else [word] for word in words]
+    return [("" if number else " ", part) for name in names for number, part in enumerate(name)]
 
 
 def _wrap(text: str, width: int) -> list[str]:
-    """Wraps a cell; a word that is longer than the width stays whole."""
+    """Wraps a cell; a part that is longer than the width stays whole."""
     if len(text) <= width:
         return [text]
-    return textwrap.wrap(" ".join(_words(text)), width, break_long_words=False, break_on_hyphens=False) or [""]
+    lines = [""]
+    for gap, part in _parts(text):
+        if lines[-1] and len(lines[-1] + gap + part) > width:
+            lines.append(part)
+        else:
+            lines[-1] += f"{gap}{part}" if lines[-1] else part
+    return lines
 
 
 def least_width(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Returns how wide a table is whose first column alone is wrapped, word by word.
+    """Returns how wide a table is whose first column alone is wrapped, part by part.
 
     Args:
         headers: One a column.
         rows: As many cells each.
     """
     others = [max(map(len, column)) for column in zip(headers, *rows, strict=True)][1:]
-    return _table_width([_longest_word([headers[0], *(row[0] for row in rows)]), *others])
+    return _table_width([_longest_part([headers[0], *(row[0] for row in rows)]), *others])
 
 
-def _longest_word(texts: Iterable[str]) -> int:
-    return max((len(word) for text in texts for word in _words(text)), default=0)
+def _longest_part(texts: Iterable[str]) -> int:
+    return max((len(part) for text in texts for _, part in _parts(text)), default=0)
 
 
 def _table_width(widths: Sequence[int]) -> int:
@@ -68,10 +81,10 @@ def _table_width(widths: Sequence[int]) -> int:
 
 
 def _column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[int]:
-    """Returns the widest columns cut down alike until all fit into a width; not into headers, nor into a word."""
+    """Returns the widest columns cut down alike until all fit into a width; not into headers, nor into a part."""
     columns = list(zip(headers, *rows, strict=True))
     natural = [max(map(len, column)) for column in columns]
-    least = [max(len(column[0]), _longest_word(column[1:])) for column in columns]
+    least = [max(len(column[0]), _longest_part(column[1:])) for column in columns]
     widths = natural
     for most in range(max(natural), 0, -1) if width is not None else ():
         widths = [max(word, min(wanted, most)) for word, wanted in zip(least, natural, strict=True)]

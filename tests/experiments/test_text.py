@@ -54,6 +54,10 @@ def test_a_table_is_no_wider_than_its_screen(width: int) -> None:
 def test_a_strategy_is_broken_before_its_options_only() -> None:
     table = github(["strategy"], [["torch:pp+schedule=1f1b+microbatches=8"]], 24)
     assert table.splitlines()[2:] == ["| torch:pp        |", "| +schedule=1f1b  |", "| +microbatches=8 |"]
+    name = "encoder_blocks.11.self_attention_projection_layer.weight"
+    lines = github(["tensor", "off"], [[name, "1.25"]], 50).splitlines()
+    assert max(map(len, lines)) <= 50
+    assert "".join(line.split("|")[1].strip() for line in lines[2:]) == name
     assert "1.235e+09" in github(["strategy", "FLOP"], [["torch:ddp", "1.235e+09"]], 10)
 
 
