@@ -14,7 +14,8 @@ from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.experiments.cli.command_line import open_engine, parse_run, take_target
 from samestep.experiments.cli.ending import run_command
-from samestep.experiments.printing.text import again, count, fill
+from samestep.experiments.printing.commands import again
+from samestep.experiments.printing.text import count, fill
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult

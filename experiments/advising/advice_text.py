@@ -9,6 +9,7 @@ from samestep.experiments.advising import advice_reasons as reasons
 from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.candidate_meshes import num_stage_ranks
 from samestep.experiments.advising.ranking import Timed
+from samestep.experiments.printing.commands import wrap_command
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.grid import Column, table
 from samestep.experiments.printing.text import (
@@ -19,7 +20,6 @@ from samestep.experiments.printing.text import (
     paragraphs,
     plain_number,
     screen_width,
-    wrap_command,
 )
 
 SHOWN = 8

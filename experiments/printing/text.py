@@ -113,30 +113,6 @@ def paragraphs(*parts: str) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+""")
-
-
-def wrap_command(line: str, width: int) -> str:
-    """Breaks a command before its flags, so that a shell reads its lines as one.
-
-    Args:
-        line: The command, with quotes where a shell needs them.
-        width: In characters; a single word that is longer stays whole.
-    """
-    lines = [""]
-    for word in re.findall(rf"--?[a-z][\w-]*(?: (?!-){_WORD.pattern})?|{_WORD.pattern}", line):
-        if lines[-1] and len(lines[-1]) + len(word) + 3 > width:
-            lines.append(f"  {word}")
-        else:
-            lines[-1] += f" {word}" if lines[-1] else word
-    return " \\\n".join(lines)
-
-
-def again(command: str) -> str:
-    """Returns the line that repeats what was done, to be copied; "" without a command, which is as a shell takes it."""
-    return wrap_command(f"Again: {command}", screen_width()) if command else ""
-
-
 def percent_off(measured: float, predicted: float, digits: int = 0) -> str:
     """Returns how far a number is from its prediction, in percent of the prediction, with a sign that is never that of -0.
 

@@ -4,6 +4,7 @@ import shlex
 
 import pytest
 
+from samestep.experiments.printing.commands import wrap_command
 from samestep.experiments.printing.grid import Column, cells, fit
 from samestep.experiments.printing.text import (
     PIPED_WIDTH,
@@ -14,7 +15,6 @@ from samestep.experiments.printing.text import (
     percent_off,
     screen_width,
     short,
-    wrap_command,
 )
 
 Pair = tuple[str, int]

@@ -1,0 +1,28 @@
+"""Commands as lines that can be copied."""
+
+import re
+
+from samestep.experiments.printing.text import screen_width
+
+_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+""")
+
+
+def wrap_command(line: str, width: int) -> str:
+    """Breaks a command before its flags, so that a shell reads its lines as one.
+
+    Args:
+        line: The command, with quotes where a shell needs them.
+        width: In characters; a single word that is longer stays whole.
+    """
+    lines = [""]
+    for word in re.findall(rf"--?[a-z][\w-]*(?: (?!-){_WORD.pattern})?|{_WORD.pattern}", line):
+        if lines[-1] and len(lines[-1]) + len(word) + 3 > width:
+            lines.append(f"  {word}")
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return " \\\n".join(lines)
+
+
+def again(command: str) -> str:
+    """Returns the line that repeats what was done, to be copied; "" without a command, which is as a shell takes it."""
+    return wrap_command(f"Again: {command}", screen_width()) if command else ""
