@@ -13,7 +13,7 @@ from samestep.common.mistakes.gradient_arithmetic import (
     roots_of_processes,
     times,
 )
-from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+from samestep.common.mistakes.mistake import Mistake, Words, names_of, near, spell
 from samestep.common.mistakes.replicas import of_one_kind
 from samestep.common.mistakes.seen_tensor import common_ratio, length
 from samestep.common.steps.gradient_transforms import (
@@ -47,13 +47,8 @@ def loss_scales(evidence: Evidence) -> Iterator[float]:
 
 def not_clipped(evidence: Evidence) -> Words | None:
     """A clips its gradients, and B's are what A's were before it."""
-    ratio, factor = ratio_of_all(evidence), evidence.a.factor
-    if (
-        ratio is None
-        or factor in (0, 1)
-        or not near(ratio, 1 / factor)
-        or {CLIP_NORM, CLIP_VALUE} & {*evidence.b.scalars}
-    ):
+    ratio, factor, clips = ratio_of_all(evidence), evidence.a.factor, {CLIP_NORM, CLIP_VALUE} & {*evidence.b.scalars}
+    if ratio is None or factor in (0, 1) or clips or not near(ratio, 1 / factor):
         return None
     return {"most": f"{evidence.a.scalars[CLIP_MOST]:g}"}
 
@@ -63,8 +58,21 @@ def other_norm(evidence: Evidence) -> Words | None:
     (one, other), bounds, ratio = evidence.scalars(CLIP_NORM), evidence.scalars(CLIP_MOST), ratio_of_all(evidence)
     if ratio is None or not one or not other or bounds[0] != bounds[1] or len({*evidence.counts(CLIP_CALLS)} - {0}) > 1:
         return None
-    is_explained = near(ratio * evidence.a.factor, evidence.b.factor)
-    return {"a": f"{one:.6g}", "b": f"{other:.6g}"} if is_explained else None
+    return {"a": f"{one:.6g}", "b": f"{other:.6g}"} if near(ratio * evidence.a.factor, evidence.b.factor) else None
+
+
+def part_alone(evidence: Evidence) -> Words | None:
+    """B clips some gradients alone, by their norm, and A all or none: those of B have A's factors, or none."""
+    (_, norm), ours, theirs = evidence.scalars(CLIP_NORM), evidence.a.factor, evidence.b.factor
+    if not norm or not ours or theirs in (0, 1) or {CLIP_EACH, CLIP_VALUE} & {*evidence.a.scalars, *evidence.b.scalars}:
+        return None
+    part = [each for each in evidence.gradients if each.explained_by(theirs / ours)]
+    rest = [each for each in evidence.gradients if each not in part]
+    squares = sum(each.norms[0] ** 2 for each in part if each.norms) / ours**2
+    if not part or not rest or not near(squares, norm**2) or not all(each.explained_by(1 / ours) for each in rest):
+        return None
+    how = f"all of them to one of {evidence.a.scalars[CLIP_MOST]:g}" if ours < 1 else "none"
+    return {"names": names_of(part), "most": f"{evidence.b.scalars[CLIP_MOST]:g}", "how": how}
 
 
 def each_microbatch(evidence: Evidence) -> Words | None:
@@ -186,6 +194,13 @@ CLIPPING = (
         GRADIENT_PHASES,
         each_tensor,
         "B clips the gradient of each tensor to a norm of {most}, and A {how}",
+        has_sides=True,
+    ),
+    Mistake(
+        "clip_part",
+        GRADIENT_PHASES,
+        part_alone,
+        "B clips the gradients of {names} alone, to a norm of {most}, and A {how}",
         has_sides=True,
     ),
     Mistake(

@@ -43,6 +43,8 @@ PAIRS = [
     ("clipped", "frozen", "missing_gradients", "layer 0: 2 parameters (0.weight, 0.bias) get gradients in A alone"),
     ("clipped", "kept", "gradients_not_cleared", ""),
     ("clipped", "parts", "clip_each_alone", "B clips its gradients in 2 calls"),
+    ("clipped", "head", "clip_part", "alone, to a norm of 0.05, and A all of them to one of 0.05"),
+    ("clipped free", "head", "clip_part", "alone, to a norm of 0.05, and A none"),
     ("clipped", "each", "clip_each_tensor", "to a norm of 0.05, and A all of them to one of 0.05"),
     ("clipped", "hooks", "clip_each_tensor", "to a norm of 0.05, and A all of them to one of 0.05"),
     ("clipped free", "hooks", "clip_each_tensor", "B clips the gradient of each tensor to a norm of 0.05, and A none"),

@@ -200,6 +200,7 @@ def cached():
 def clipped():
     optimizer, every = torch.optim.SGD(model.parameters(), lr=0.1), [*model.parameters()]
     together = [[own] for own in every] if "each" in words else [every[:2], every[2:]] if "parts" in words else [every]
+    together = [every[2:]] if "head" in words else together
     for each in every if "hooks" in words else ():
         each.register_hook(lambda gradient: gradient * min(1.0, 0.05 / (float(gradient.norm()) + 1e-6)))
     model[0].requires_grad_("frozen" not in words)
@@ -209,7 +210,7 @@ def clipped():
         functional.cross_entropy(model(inputs[part]), targets[part]).backward()
         if "value" in words:
             nn.utils.clip_grad_value_(model.parameters(), 0.05)
-        for each in [] if {"value", "hooks", "free"} & {*words} else together:
+        for each in together if "head" in words or not {"value", "hooks", "free"} & {*words} else []:
             nn.utils.clip_grad_norm_(each, 0.05)
         optimizer.step()
 
