@@ -214,3 +214,11 @@ def test_several_calls_clip_by_norms_of_their_own_unless_all_of_them_leave_what_
         for norm, number in ((2.0, 1), (0.5, calls))
     )
     assert named(Evidence("clipping", 0, of_a, of_b, seen(ratio))) == expected
+
+
+@pytest.mark.parametrize(("share", "is_named"), [(1.0, True), (1.01, False)])
+def test_some_gradients_are_clipped_alone_only_where_the_norm_is_theirs(share: float, is_named: bool) -> None:
+    norm = 3.0 * share
+    side = dataclasses.replace(SIDE, scalars=ADAM | {CLIP_NORM: norm, CLIP_MOST: norm / 2, CLIP_CALLS: 1})
+    gradients = [dataclasses.replace(seen(side.factor)[0], norms=(3.0, 3.0 * side.factor)), seen(1.0)[1]]
+    assert ("clip_part" in named(Evidence("gradient", 0, SIDE, side, gradients))) == is_named
