@@ -21,7 +21,6 @@ from samestep.experiments.advising.calibration import calibrated
 from samestep.experiments.advising.ranking import Tell
 from samestep.experiments.advising.step_times import seconds_of
 from samestep.experiments.advising.training_cost import Training
-from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.vary import read_vary, split_values
 from samestep.experiments.cli.waiting import Waiting
@@ -244,7 +243,3 @@ def _described(config: RunConfig) -> Iterator[RunConfig]:
 
     with Launcher() as launcher:
         yield launcher.describe(config)
-
-
-if __name__ == "__main__":
-    run_command(main)

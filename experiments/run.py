@@ -13,7 +13,6 @@ from samestep.common.features.used import spell_switched
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.experiments.cli.command_line import open_engine, parse_run, take_target
-from samestep.experiments.cli.ending import run_command
 from samestep.experiments.printing.commands import again
 from samestep.experiments.printing.text import count, fill
 
@@ -195,7 +194,3 @@ def _by_hand(spec: ProcessSpec) -> str:
 def _blank(placeholder: re.Match[str]) -> str:
     """`${host0}` as what to write over: HOST, HOST1, HOST2, ..."""
     return placeholder[1].upper() + placeholder[2].removeprefix("0")
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -13,7 +13,6 @@ from samestep.common.flags import flags, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import add_format, write
 from samestep.experiments.printing.grid import Column, explained
@@ -160,7 +159,3 @@ def strategy_file(framework: str, name: str) -> Path:
         name: The name of the strategy.
     """
     return mirror_folder(framework) / "strategies" / f"{name}.py"
-
-
-if __name__ == "__main__":
-    run_command(main)
