@@ -75,7 +75,7 @@ def digests(loaded: "Loaded") -> Mapping[str, str]:
     from samestep.experiments.page.rendering import HERE
 
     style = (HERE / "page.css").read_text()
-    parts = {section.name: section.write(loaded) for section in SECTIONS if section.name in SHOWN}
+    parts = {name: write(loaded) for name, _, write in SECTIONS if name in SHOWN}
     texts = {name: style + part for name, part in parts.items() if part is not None}
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 

@@ -1,8 +1,7 @@
 """Ranks the layouts of a model on a machine: `samestep advise --workload gpt3-175b --machine a100-80gb --nodes 64`."""
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, unknown
@@ -18,6 +17,7 @@ from samestep.common.workload.table import resize, resolve, size_names
 from samestep.experiments.advising.advice import Advice, advise
 from samestep.experiments.advising.advice_text import document, report
 from samestep.experiments.advising.calibration import calibrated
+from samestep.experiments.advising.prediction import describing
 from samestep.experiments.advising.ranking import Tell
 from samestep.experiments.advising.step_times import seconds_of
 from samestep.experiments.advising.training_cost import Training
@@ -189,7 +189,8 @@ def find_advice(
     found = None
     if assumed.calibrate is not None:
         timer, found = calibrated(timer, machine, Path(assumed.calibrate))
-    with _described(_with_context(config, assumed.context)) as asked:
+    with describing(config) as describe:
+        asked = describe(_with_context(config, assumed.context))
         base = parse_prediction(asked, None if is_here else assumed.weights)
         assumed.check(base)
         ranked = advise(base, machine, assumed.nodes, keep, timer, tell, with_changes)
@@ -231,15 +232,3 @@ def _check_here(assumed: SearchAssumptions, are_weights_given: bool) -> None:
         raise ConfigError(
             f"--machine here --nodes {assumed.nodes}: what their links carry is not known; add it, as in --bandwidth 1gbit."
         )
-
-
-@contextlib.contextmanager
-def _described(config: RunConfig) -> Iterator[RunConfig]:
-    """The request with the description of the user's model, for as long as that is there."""
-    if config.model is None:
-        yield config
-        return
-    from samestep.common.runtime.parent.launcher import Launcher  # here: it needs NumPy
-
-    with Launcher() as launcher:
-        yield launcher.describe(config)

@@ -18,7 +18,6 @@ from samestep.common.errors import ConfigError, unknown
 from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.experiments.cli.browser import HELP, open_page
 from samestep.experiments.cli.parser import Parser
-from samestep.experiments.cli.waiting import say_waiting
 from samestep.experiments.printing.text import count
 
 if TYPE_CHECKING:
@@ -50,7 +49,12 @@ def main(arguments: Sequence[str]) -> int:
         _write(report_records(paths, given.format), given)
         return 0
     allowed = check_allowed(name.strip() for text in given.allow for name in text.split(","))
-    say_waiting(f"Reading {', '.join(given.runs[:3])}{' and others' if given.runs[3:] else ''}")
+    if sys.stderr.isatty():
+        print(
+            f"Reading {', '.join(given.runs[:3])}{' and others' if given.runs[3:] else ''} ...",
+            file=sys.stderr,
+            flush=True,
+        )
     loaded = load(paths, allowed)
     gc.freeze()  # a thousand results stay to the end: the collector need not look at them again and again
     for problem in loaded.problems:

@@ -188,9 +188,6 @@ def starting_lines(run: Run, directory: Path) -> str:
 
 def _by_hand(spec: ProcessSpec) -> str:
     values = (f"{name}='{value}'" for name, value in spec.environment.items())
-    return re.sub(r"\$\{([a-z]+)(\d+)\}", _blank, "".join(f"{value} " for value in values))
-
-
-def _blank(placeholder: re.Match[str]) -> str:
-    """`${host0}` as what to write over: HOST, HOST1, HOST2, ..."""
-    return placeholder[1].upper() + placeholder[2].removeprefix("0")
+    # `${host0}` becomes what to write over: HOST, HOST1, HOST2, ...
+    blank = lambda found: found[1].upper() + found[2].removeprefix("0")  # noqa: E731
+    return re.sub(r"\$\{([a-z]+)(\d+)\}", blank, "".join(f"{value} " for value in values))

@@ -87,12 +87,8 @@ def availability(framework: str, strategy: str) -> str:
     return lacks(framework, strategy) or AVAILABLE
 
 
-def _name(row: Row) -> str:
-    return marked(f"{row[0]}:{row[1].name}", row[1].emulation)
-
-
 COLUMNS: tuple[Column[Row], ...] = (
-    Column("strategy", _name),
+    Column("strategy", lambda row: marked(f"{row[0]}:{row[1].name}", row[1].emulation)),
     Column("what it is for", lambda row: row[1].goal),
     Column("batch", lambda row: row[1].data_split.answer, "whether the batch is split over the devices", gives_way=2),
     Column("model", lambda row: row[1].model_split.answer, "whether the model is split over the devices", gives_way=2),

@@ -8,17 +8,8 @@ from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.seconds.validation import Score, score
 from samestep.common.techniques.used import STEPS_ALONE
+from samestep.experiments.advising import candidate_meshes as rows
 from samestep.experiments.advising.advice import Advice
-from samestep.experiments.advising.candidate_meshes import (
-    ALONE,
-    COMPOSED,
-    EXPERTS,
-    ONE,
-    POSITIONS,
-    SPLIT,
-    SPREAD,
-    WHOLE,
-)
 from samestep.experiments.advising.ranking import EQUAL, Change, Timed, longest_wait
 from samestep.experiments.advising.step_times import PARTS, WORK
 from samestep.experiments.printing.text import count, plain_number, sharing
@@ -27,7 +18,8 @@ _TOLD = 0.1
 """The share of a difference from which a part of it is worth a word."""
 _FULL, _ROOMY = 0.95, 0.9
 """The shares of the memory from which a layout may have no room in the end, and up to which it should have."""
-_SIMPLE = tuple(row.title for row in (ONE, *WHOLE, POSITIONS, EXPERTS, *reversed(ALONE), *SPLIT, SPREAD, *COMPOSED))
+_WITHIN = (*reversed(rows.ALONE), *rows.SPLIT, rows.SPREAD, *rows.COMPOSED)
+_SIMPLE = tuple(row.title for row in (rows.ONE, *rows.WHOLE, rows.POSITIONS, rows.EXPERTS, *_WITHIN))
 """Strategies, the simplest first."""
 
 

@@ -14,7 +14,14 @@ from samestep.common.techniques.used import rounding_asked
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import title
 from samestep.experiments.advising.forecast_table import forecast_table
-from samestep.experiments.advising.prediction import Assumptions, Prediction, parse_memory, predict_row, told_to_fit
+from samestep.experiments.advising.prediction import (
+    Assumptions,
+    Prediction,
+    describing,
+    parse_memory,
+    predict_row,
+    told_to_fit,
+)
 from samestep.experiments.comparing.comparison_request import every_cell
 from samestep.experiments.printing.formats import Case, Document, write
 from samestep.experiments.printing.ledger_table import ledger_table
@@ -115,25 +122,22 @@ def forecast(cell: Cell | None, base: RunConfig, assumed: Assumptions, observe: 
     """
     if observe and cell is None:
         raise ConfigError("--observe takes a step of one row; name it, as in samestep predict torch:fsdp --observe.")
-    if base.model is None:
-        return _forecast(cell, base, assumed, lambda config: config, observe)
-    from samestep.common.runtime.parent.launcher import Launcher  # here: other predictions start nothing
-
-    with Launcher() as launcher:
-        return _forecast(cell, base, assumed, launcher.describe, observe)
-
-
-def _forecast(
-    cell: Cell | None,
-    base: RunConfig,
-    assumed: Assumptions,
-    describe: Callable[[RunConfig], RunConfig],
-    observe: bool,
-) -> Forecast:
     memory = None if assumed.device_memory is None else parse_memory(assumed.device_memory)
-    if cell is not None:
+    with describing(base) as describe:
+        if cell is None:
+            return Forecast(*_every_row(base, assumed, describe), memory)
         row = predict_row(str(cell), asked := describe(base), assumed)
-        return Forecast((row,), {}, memory, _observe(row, asked) if observe else None)
+        if not observe:
+            return Forecast((row,), {}, memory)
+        from samestep.experiments.advising.observation import Observation  # here: a prediction needs no NumPy
+
+        return Forecast((row,), {}, memory, Observation.of(row, launch_of(asked)))
+
+
+def _every_row(
+    base: RunConfig, assumed: Assumptions, describe: Callable[[RunConfig], RunConfig]
+) -> tuple[tuple[Prediction, ...], dict[str, str]]:
+    """Predicts every row that can take the request; beside them, why the others cannot."""
     cells = every_cell(None)
     axes = set(re.findall(r"(\w+)\s*=", base.mesh or "")) & {*AXES}
     able = [cell for cell in cells if axes <= {*cell.info.axes}]
@@ -146,13 +150,7 @@ def _forecast(
             refused[each.name] = str(error)
     if not rows:
         raise ConfigError(f"no strategy can take it. {next(reversed(refused.items()))[1]}")
-    return Forecast(tuple(rows), _together(refused), memory)
-
-
-def _observe(row: Prediction, asked: RunConfig) -> "Observation":
-    from samestep.experiments.advising.observation import Observation  # here: a prediction needs no NumPy
-
-    return Observation.of(row, launch_of(asked))
+    return tuple(rows), _together(refused)
 
 
 def _together(refused: Mapping[str, str]) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """One prediction: what a strategy would hold and send on a mesh, from arithmetic alone, and whether that fits a device."""
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from samestep.common.axes.used import check_split
 from samestep.common.catalog import strategy_info
@@ -114,6 +115,18 @@ def needed_bytes(footprint: Footprint) -> int:
     activations = footprint.activations_bytes or 0
     gathered = footprint.params_peak_bytes - footprint.params_bytes
     return footprint.state_bytes + gathered + activations
+
+
+@contextlib.contextmanager
+def describing(config: RunConfig) -> Iterator[Callable[[RunConfig], RunConfig]]:
+    """Yields what describes the user's model of a request, for as long as the description is there; others stay as they are."""
+    if config.model is None:
+        yield lambda asked: asked
+        return
+    from samestep.common.runtime.parent.launcher import Launcher  # here: it needs NumPy
+
+    with Launcher() as launcher:
+        yield launcher.describe
 
 
 def predict_row(cell: str, config: RunConfig, assumed: Assumptions, is_named: bool = True) -> Prediction:

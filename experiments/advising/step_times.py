@@ -17,17 +17,8 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.experiments.advising.candidate_meshes import (
-    EXPERTS,
-    FRAMEWORK,
-    POSITIONS,
-    ROWS,
-    SHARDED_EXPERTS,
-    SPLIT,
-    WHOLE,
-    Candidate,
-    num_stage_ranks,
-)
+from samestep.experiments.advising import candidate_meshes as rows
+from samestep.experiments.advising.candidate_meshes import FRAMEWORK, ROWS, Candidate, num_stage_ranks
 
 PARTS = {
     "compute": "computing",
@@ -100,13 +91,13 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
         **Layout.sizes_along(run.mesh),
         beside=Layout.beside_of(run.mesh),
         schedule=run.options.schedule if num_stage_ranks(run) > 1 else "1f1b",
-        sharding=0 if in_shards and row not in SPLIT else row.sharding,
+        sharding=0 if in_shards and row not in rows.SPLIT else row.sharding,
         forward_passes=candidate.forward_passes,
-        overlaps=row in (*WHOLE, POSITIONS, EXPERTS, SHARDED_EXPERTS) and period == 1,
+        overlaps=row in (*rows.WHOLE, rows.POSITIONS, rows.EXPERTS, rows.SHARDED_EXPERTS) and period == 1,
         fused_attention=True,
         separate_kernels=True,
         splits_sequence=splits_between(run),
-        shards_along_expert=row == SHARDED_EXPERTS,
+        shards_along_expert=row == rows.SHARDED_EXPERTS,
     )
     time = step_time(shape, layout, machine)
     return time if period == 1 else dataclasses.replace(time, data_exchange=time.data_exchange / period)

@@ -6,22 +6,9 @@ from pathlib import Path
 
 from samestep.common.files.reading import read_toml
 from samestep.common.seconds import published_rows as published
+from samestep.common.seconds import validation as fitted
 from samestep.common.seconds.measured_iterations import MeasuredIteration, read_rows
-from samestep.common.seconds.validation import (
-    FAR,
-    Compared,
-    Score,
-    by_group,
-    carried_rows,
-    compare,
-    extrapolated,
-    fitted_machine,
-    is_carried,
-    score,
-    suspected_cause,
-    unseen_family_machine,
-    unseen_machine,
-)
+from samestep.common.seconds.validation import FAR, Compared, Score, by_group, compare, score
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.text import bullets, fill, github, paragraphs, screen_width
 
@@ -56,10 +43,10 @@ def of_vtrain(rows: Path | None) -> Validation:
     Raises:
         ConfigError: The file cannot be read or lacks columns.
     """
-    carried = carried_rows()
+    carried = fitted.carried_rows()
     measured = carried if rows is None else read_rows(rows)
-    known = [row for row in measured if is_carried(row)]
-    compared = compare(measured, unseen_machine)
+    known = [row for row in measured if fitted.is_carried(row)]
+    compared = compare(measured, fitted.unseen_machine)
     split = f"Constants were fitted to the {len(carried)} rows that come with samestep. "
     if known:
         split += (
@@ -69,7 +56,7 @@ def of_vtrain(rows: Path | None) -> Validation:
     else:
         split += "None of these rows is among them: they are predicted with the constants of the machine files"
     causes = {
-        each.name: suspected_cause(row, each, measured)
+        each.name: fitted.suspected_cause(row, each, measured)
         for row, each in zip(measured, compared, strict=True)
         if abs(each.error) > FAR
     }
@@ -79,12 +66,12 @@ def of_vtrain(rows: Path | None) -> Validation:
 
 def _with_other_constants(rows: Sequence[MeasuredIteration]) -> dict[str, Score]:
     """Returns how far carried rows are off with constants that have seen less, and with those that have seen them."""
-    unseen = by_group(compare(rows, unseen_family_machine))
+    unseen = by_group(compare(rows, fitted.unseen_family_machine))
     families = {f"{name}, its hidden size left out": each for name, each in unseen.items() if "," in name}
     return (
         families
-        | extrapolated(rows)
-        | {"all, with the constants that were fitted to them": score(compare(rows, fitted_machine))}
+        | fitted.extrapolated(rows)
+        | {"all, with the constants that were fitted to them": score(compare(rows, fitted.fitted_machine))}
     )
 
 

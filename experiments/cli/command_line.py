@@ -163,11 +163,20 @@ def take_target(arguments: Sequence[str], flag: str) -> tuple[Sequence[str], "Ta
     Raises:
         ConfigError: The flag is there twice, or names nothing.
     """
-    if not any(word.partition("=")[0] == flag for word in arguments):
-        return arguments, None
-    from samestep.experiments.submitting.targets import split_target  # here: few commands start anything elsewhere
+    rest, texts, words = [], [], iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name != flag:
+            rest.append(word)
+        else:
+            texts.append(value if equals else next(words, ""))
+    if len(texts) > 1:
+        raise ConfigError(f"{flag} is given twice; a run is started in one place.")
+    if not texts:
+        return rest, None
+    from samestep.experiments.submitting.targets import read_target  # here: few commands start anything elsewhere
 
-    return split_target(arguments, flag)
+    return rest, read_target(flag, texts[0])
 
 
 def open_engine(target: "Target") -> "Elsewhere":

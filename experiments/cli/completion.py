@@ -42,17 +42,19 @@ def script(shell: str) -> str:
         return "\n".join(["# In config.fish: samestep --completion fish | source", *_fish(words, values)])
     template = (_SCRIPTS / f"completion.{shell}").read_text()
     first = [*COMMANDS, "help", "--completion", "--help", "--version"]
-    for _, row in catalogue():
+    options: dict[str, list[str]] = {}
+    for framework, row in catalogue():
         choices = {
             spell_flag(name): [*map(str, field.metadata["choices"])] for name, field in flags(row.options).items()
         }
+        options[f"{framework}:{row.name}"] = [*choices]
         values |= {("run", flag): found for flag, found in choices.items() if found}
     values |= {("help", "help"): [*COMMANDS], ("--completion", "--completion"): [*SHELLS]}
     for name, text in {
         "COMMANDS": " ".join(first),
         "VALUES": _cases({f'"{command} {flag}"': found for (command, flag), found in values.items()}),
         "FLAGS": _cases({name: [*all_, *(_CELLS if name in _TAKE_CELLS else ())] for name, all_ in words.items()}),
-        "OPTIONS": _cases({cell: own for cell, own in _options().items() if own}),
+        "OPTIONS": _cases({cell: own for cell, own in options.items() if own}),
     }.items():
         template = template.replace(f"@{name}@", text)
     return template
@@ -93,11 +95,6 @@ def _values(text: str) -> Iterator[tuple[str, list[str]]]:
         yield flag, listed.split(", ")
     known = {**dict.fromkeys(_CELL_FLAGS, _CELLS), "--workload": [*WORKLOADS], "--machine": [*machines(), "here"]}
     yield from ((flag, found) for flag, found in known.items() if f"{flag} " in text)
-
-
-def _options() -> dict[str, list[str]]:
-    """Returns the flags that only a row has, by the row."""
-    return {f"{framework}:{row.name}": [*map(spell_flag, flags(row.options))] for framework, row in catalogue()}
 
 
 _CELLS = cells()

@@ -36,13 +36,3 @@ class Waiting:
     def __exit__(self, *_: object) -> None:
         if self._width:
             print(file=sys.stderr, flush=True)
-
-
-def say_waiting(what: str) -> None:
-    """Says on a terminal what takes a while.
-
-    Args:
-        what: What is being done, without an end.
-    """
-    if sys.stderr.isatty():
-        print(f"{what} ...", file=sys.stderr, flush=True)

@@ -96,10 +96,6 @@ class Comparison:
         return dataclasses.replace(self, allowed=allowed, against=hold(self.rounds, earlier, allowed, bit_equal))
 
     @property
-    def _names(self) -> list[str]:
-        return [row.cell for row in self.rows if row.result is not None]
-
-    @property
     def failure(self) -> SamestepError | None:
         """The error that the comparison ends with; see `find_failure`."""
         return find_failure(self)
@@ -147,7 +143,7 @@ class Comparison:
             wide: Whether it shows every column, however wide the screen is.
         """
         failures = [(row.cell, row.status) for row in self.rows if row.result is None]
-        return tables.comparison(self.results, failures, None, wide, self._names, self.speeds)
+        return tables.comparison(self.results, failures, None, wide, [*self.rounds], self.speeds)
 
     def to_json(self) -> str:
         """Returns the comparison as `samestep compare --format json` prints it: every row with its whole result."""
@@ -218,7 +214,7 @@ class Comparison:
             wide: Whether its table shows every column.
         """
         return paragraphs(
-            tables.caption(self.results, names=self._names) if self.results else "",
+            tables.caption(self.results, names=[*self.rounds]) if self.results else "",
             self.table(wide),
             unseparated(self.speeds, self.reference),
             explain_confounds(self.rounds, self.reference, self.allowed),

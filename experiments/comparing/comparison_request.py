@@ -149,16 +149,6 @@ def _complete(flag: str, text: str | None) -> str | None:
     return None if text is None else ",".join(map(str, parse_cells(flag, text)))
 
 
-def named_cells(asked: ComparisonConfig) -> list[Cell]:
-    """Returns the cells that the user named; none if all strategies are compared."""
-    return [] if asked.strategies is None else parse_cells("--strategies", asked.strategies)
-
-
-def required_cells(asked: ComparisonConfig) -> list[Cell]:
-    """Returns the cells that must be judged."""
-    return [] if asked.require is None else parse_cells("--require", asked.require)
-
-
 def every_cell(framework: str | None) -> list[Cell]:
     """Returns the cells of all strategies, or of those of one framework."""
     frameworks: Sequence[str] = [framework] if framework else FRAMEWORKS_COMPARED

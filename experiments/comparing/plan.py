@@ -6,18 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from samestep.common.catalog import catalogue
-from samestep.common.cell import CELL_FIELDS, Cell, size_names
+from samestep.common.cell import CELL_FIELDS, Cell, parse_cells, size_names
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import flags, spell_flag
 from samestep.common.request import ORACLE, RunConfig
 from samestep.common.techniques import Techniques
-from samestep.experiments.comparing.comparison_request import (
-    MAX_ROWS,
-    ComparisonConfig,
-    every_cell,
-    named_cells,
-    required_cells,
-)
+from samestep.experiments.comparing.comparison_request import MAX_ROWS, ComparisonConfig, every_cell
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +43,8 @@ def make_plan(asked: ComparisonConfig) -> Plan:
     Raises:
         ConfigError: A cell is named twice, the reference is none of them, or no cell has what varies.
     """
-    strategies, required = named_cells(asked), required_cells(asked)
+    given = {"--strategies": asked.strategies, "--require": asked.require}
+    strategies, required = ([] if text is None else parse_cells(flag, text) for flag, text in given.items())
     for flag, cells in (("--strategies", strategies), ("--require", required)):
         _check_count(len(cells))
         for cell in cells:

@@ -1,6 +1,5 @@
 """The page itself: one file that opens anywhere, with its sections in the order in which they are read."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
@@ -29,35 +28,21 @@ _NAMED = 3
 """Comparisons, in the title."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Section:
-    """A part of the page.
-
-    Attributes:
-        name: Its anchor.
-        title: Its heading, and its link at the top.
-        write: Makes its content; None if these runs have nothing of it.
-    """
-
-    name: str
-    title: str
-    write: Callable[[Loaded], Markup | None]
-
-
-SECTIONS: Sequence[Section] = (
-    Section("verdict", "Verdict", verdicts.write),
-    Section("rows", "Every row", rows.write),
-    Section("parity", "Parity", parity.write),
-    Section("losses", "Losses", losses.write),
-    Section("speed", "Speed", speed.write),
-    Section("step-parts", "Where the time goes", step_parts.write),
-    Section("scaling", "Scaling", scaling.write),
-    Section("memory", "Memory", memory.write),
-    Section("wire", "On the wire", wire.write),
-    Section("anatomy", "What each row holds and sends", anatomies.write),
-    Section("timeline", "When each device did what", timelines.write),
-    Section("provenance", "Where it comes from", provenance.write),
+SECTIONS: Sequence[tuple[str, str, Callable[[Loaded], Markup | None]]] = (
+    ("verdict", "Verdict", verdicts.write),
+    ("rows", "Every row", rows.write),
+    ("parity", "Parity", parity.write),
+    ("losses", "Losses", losses.write),
+    ("speed", "Speed", speed.write),
+    ("step-parts", "Where the time goes", step_parts.write),
+    ("scaling", "Scaling", scaling.write),
+    ("memory", "Memory", memory.write),
+    ("wire", "On the wire", wire.write),
+    ("anatomy", "What each row holds and sends", anatomies.write),
+    ("timeline", "When each device did what", timelines.write),
+    ("provenance", "Where it comes from", provenance.write),
 )
+"""The anchor of each, its title, and what writes it."""
 
 
 def page(loaded: Loaded) -> str:
@@ -66,8 +51,7 @@ def page(loaded: Loaded) -> str:
     Args:
         loaded: What it is about.
     """
-    written = [(section, section.write(loaded)) for section in SECTIONS]
-    there = [(section.name, section.title, content) for section, content in written if content is not None]
+    there = [(name, title, content) for name, title, write in SECTIONS if (content := write(loaded)) is not None]
     return assembled(_title(loaded), _about(loaded), there, _script(there))
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from samestep.common.errors import ConfigError, unknown
 
@@ -137,28 +137,3 @@ def read_target(flag: str, text: str) -> Target:
     if not re.fullmatch("[1-9][0-9]{0,3}", nodes):
         raise ConfigError(f"{flag} {text}: nodes is '{nodes}'; give a whole number from 1 to 9999.")
     return Target(engine, int(nodes), settings)
-
-
-def split_target(arguments: Sequence[str], flag: str) -> tuple[list[str], Target | None]:
-    """Takes a flag that names a target out of a command line.
-
-    Args:
-        arguments: Without the program.
-        flag: `--for` or `--on`.
-
-    Returns:
-        The other arguments, and the target; None if the flag is not there.
-
-    Raises:
-        ConfigError: The flag is there twice, or names nothing.
-    """
-    rest, texts, words = [], [], iter(arguments)
-    for word in words:
-        name, equals, value = word.partition("=")
-        if name != flag:
-            rest.append(word)
-        else:
-            texts.append(value if equals else next(words, ""))
-    if len(texts) > 1:
-        raise ConfigError(f"{flag} is given twice; a run is started in one place.")
-    return rest, read_target(flag, texts[0]) if texts else None

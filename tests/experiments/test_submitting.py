@@ -12,8 +12,9 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.experiments import run
+from samestep.experiments.cli.command_line import take_target
 from samestep.experiments.submitting.scripts import render
-from samestep.experiments.submitting.targets import SCRIPTS, read_target, split_target
+from samestep.experiments.submitting.targets import SCRIPTS, read_target
 
 FIELDS = Path(__file__).parents[1] / "engines" / "fields"
 """Names and types of all fields: of a Job of Kubernetes 1.37, and of a TrainJob (trainer.kubeflow.org/v1alpha1, at 8c0f5059b)."""
@@ -117,16 +118,16 @@ def test_nodes_that_the_processes_do_not_divide_among_are_refused() -> None:
 
 
 def test_a_target_is_taken_out_of_a_command_line() -> None:
-    rest, target = split_target(["torch:ddp", "--for", "mpi:hostfile=hosts", "--prepare"], "--for")
+    rest, target = take_target(["torch:ddp", "--for", "mpi:hostfile=hosts", "--prepare"], "--for")
     assert rest == ["torch:ddp", "--prepare"]
     assert target is not None and (target.engine, target.settings) == ("mpi", {"hostfile": "hosts"})
     for each in ("mpi", "slurm:nodes=2,partition=all,mem=4G", "ray:nodes=3,address=ray://head:10001"):
         assert str(read_target("--on", each)) == each
-    assert split_target(["--for=ray://head:10001"], "--for")[1] == read_target("--for", "ray:address=ray://head:10001")
+    assert take_target(["--for=ray://head:10001"], "--for")[1] == read_target("--for", "ray:address=ray://head:10001")
     with pytest.raises(ConfigError, match="--for is given twice"):
-        split_target(["--for", "mpi", "--for=mpi"], "--for")
+        take_target(["--for", "mpi", "--for=mpi"], "--for")
     with pytest.raises(ConfigError, match="unknown engine ''"):
-        split_target(["--for"], "--for")
+        take_target(["--for"], "--for")
 
 
 def test_a_script_is_written_beside_the_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

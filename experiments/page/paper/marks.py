@@ -45,7 +45,7 @@ def cross(parent: Element, x: float, y: float) -> None:
         stroke(parent, "missed", [(x - SIZE, y - turn * SIZE), (x + SIZE, y + turn * SIZE)], 2)
 
 
-def bar(parent: Element, color: str, hatch: str, box: tuple[float, float, float, float], **data: object) -> None:
+def bar(parent: Element, color: str, hatch: str, box: tuple[float, float, float, float]) -> None:
     """Adds a part of a bar.
 
     Args:
@@ -56,8 +56,7 @@ def bar(parent: Element, color: str, hatch: str, box: tuple[float, float, float,
         **data: Further attributes, such as the number that it stands for.
     """
     x, y, width, height = box
-    numbers = {name: float(value) for name, value in data.items() if isinstance(value, float | int)}
-    put(parent, "rect", style=f"fill:var(--{color})", x=x, y=y, width=width, height=height, **numbers)
+    put(parent, "rect", style=f"fill:var(--{color})", x=x, y=y, width=width, height=height)
     for line in hatched(hatch, box):
         put(parent, "path", style="fill:none;stroke:var(--paper)", d=_path(line), stroke_width=1.0)
 

@@ -12,26 +12,12 @@ _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 _MEDIA = re.compile(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _VARIABLE = re.compile(r"var\((--[\w-]+)\)")
-DARK = "@media screen and (prefers-color-scheme: dark)"
-"""How the style sheets begin what holds in the dark, which paper never is."""
 
 
 @functools.cache
-def colors(is_dark: bool = False) -> Mapping[str, str]:
-    """Returns the variables of both style sheets, such as `--torch`, with their values.
-
-    Args:
-        is_dark: Whether they are those of the dark scheme.
-    """
-    text = _COMMENT.sub("", "".join(read_text(HERE / name) for name in ("page.css", "drawing.css")))
-    found = _variables(_MEDIA.sub("", text))
-    if is_dark:
-        for block in _MEDIA.findall(text):
-            found |= _variables(block.partition("{")[2]) if block.startswith(DARK) else {}
-    return found
-
-
-def _variables(text: str) -> dict[str, str]:
+def colors() -> Mapping[str, str]:
+    """Returns the variables of both style sheets, such as `--torch`, with their values in the light."""
+    text = _MEDIA.sub("", _COMMENT.sub("", "".join(read_text(HERE / name) for name in ("page.css", "drawing.css"))))
     rules = [body for selector, body in _RULE.findall(text) if selector.strip() == ":root"]
     return {name: value for body in rules for name, value in _pairs(body).items() if name.startswith("--")}
 
