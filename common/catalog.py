@@ -129,6 +129,20 @@ def require_row(framework: str, strategy: str) -> None:
         raise Unavailable(f"{package} is not installed: pip install 'samestep[{package}]'")
 
 
+def lacks(framework: str, strategy: str) -> str:
+    """Returns what has to be installed before a strategy can run here; "" if nothing.
+
+    Args:
+        framework: A key of FRAMEWORKS.
+        strategy: Its name.
+    """
+    try:
+        require_row(framework, strategy)
+    except Unavailable as error:
+        return str(error)
+    return ""
+
+
 def cells() -> list[str]:
     """Returns every strategy of every framework, as `torch:ddp`, without reading what is said of it."""
     return [f"{framework}:{name}" for framework in FRAMEWORKS for name in framework_info(framework).strategies]

@@ -9,12 +9,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samestep.common.catalog import framework_info, strategies_of
+from samestep.common.catalog import framework_info, lacks, strategies_of
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import FRAMEWORKS
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import Case, Document, add_format, write
-from samestep.experiments.printing.listing import lacks
 from samestep.experiments.printing.text import count, github, paragraphs, screen_width, size
 
 if TYPE_CHECKING:

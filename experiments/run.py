@@ -189,5 +189,5 @@ def starting_lines(run: Run, directory: Path) -> str:
 def _by_hand(spec: ProcessSpec) -> str:
     values = (f"{name}='{value}'" for name, value in spec.environment.items())
     # `${host0}` becomes what to write over: HOST, HOST1, HOST2, ...
-    blank = lambda found: found[1].upper() + found[2].removeprefix("0")  # noqa: E731
-    return re.sub(r"\$\{([a-z]+)(\d+)\}", blank, "".join(f"{value} " for value in values))
+    text = "".join(f"{value} " for value in values)
+    return re.sub(r"\$\{([a-z]+)0?(\d*)\}", lambda found: found[1].upper() + found[2], text)

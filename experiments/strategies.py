@@ -2,21 +2,20 @@
 
 import ast
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from samestep.common.catalog import catalogue, mirror_folder, strategy_info
+from samestep.common.catalog import catalogue, lacks, mirror_folder, strategy_info
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import read_text
-from samestep.common.flags import flags, spell_flag
+from samestep.common.flags import Scalar, flags, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
 from samestep.experiments.cli.parser import Parser
-from samestep.experiments.printing.formats import add_format, write
+from samestep.experiments.printing.formats import Case, Document, add_format, write
 from samestep.experiments.printing.grid import Column, explained
-from samestep.experiments.printing.listing import lacks, listing
 from samestep.experiments.printing.picture import write_picture
 from samestep.experiments.printing.text import explain_emulation, fill, marked, paragraphs, sharing
 
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         return _picture(given.cell, given.picture, given.beside, given.out)
     chosen = None if given.cell is None else Cell.parse(given.cell).apply_to(RunConfig())
     rows = catalogue() if chosen is None else [(chosen.framework, strategy_info(chosen.framework, chosen.strategy))]
-    print(write(listing(rows, lambda: tables() if chosen is None else _describe(chosen)), given.format))
+    print(write(_listing(rows, lambda: tables() if chosen is None else _describe(chosen)), given.format))
     return 0
 
 
@@ -62,6 +61,41 @@ def _picture(cell: str | None, picture: bool, beside: str | None, out: str | Non
         raise ConfigError("a picture is drawn by --picture of one strategy: samestep strategies torch:ddp --picture.")
     print(write_picture([str(Cell.parse(each)) for each in (cell, beside) if each], out))
     return 0
+
+
+def _listing(rows: Sequence[Row], text: Callable[[], str]) -> Document:
+    """Makes the document of some rows: a record of each for programs."""
+    records = [_record(framework, row) for framework, row in rows]
+    cases = [Case(str(r["cell"]), "skipped" if r["lacks"] else "passed", str(r["lacks"])) for r in records]
+    options = [
+        [
+            {"name": name, "default": each.default, **{key: each.metadata[key] for key in ("choices", "help")}}
+            for name, each in flags(row.options).items()
+        ]
+        for _, row in rows
+    ]
+    whole = [{**record, "options": each} for record, each in zip(records, options, strict=True)]
+    return Document("samestep strategies", text, {"strategies": whole}, records, cases)
+
+
+def _record(framework: str, row: StrategyInfo) -> dict[str, Scalar]:
+    return {
+        "cell": f"{framework}:{row.name}",
+        "summary": row.summary,
+        "goal": row.goal,
+        "data_split": row.data_split.answer,
+        "data_split_how": row.data_split.how,
+        "model_split": row.model_split.answer,
+        "model_split_how": row.model_split.how,
+        "hardware": row.hardware,
+        "mesh_axes": " ".join(row.axes),
+        "dtypes": " ".join(row.dtypes),
+        "api": row.reference,
+        "upstream": row.status,
+        "twin": row.twin,
+        "emulation": row.emulation,
+        "lacks": lacks(framework, row.name),
+    }
 
 
 def tables() -> str:

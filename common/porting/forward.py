@@ -1,22 +1,26 @@
 """Goes through the layers in the order of execution, to the first that differs, and says why."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 from samestep.common.porting.alignment import OUTPUTS, Aligned
-from samestep.common.porting.array_layouts import FLOAT32, apart, apart_but_hidden
+from samestep.common.porting.array_layouts import FLOAT32, Both, apart, apart_but_hidden, find_axes, is_same, turned
 from samestep.common.porting.case import GROWTH, LAYER_BOUND, PortCase, PortVerdict, differ, different, off
-from samestep.common.porting.functions import FUNCTION
-from samestep.common.porting.gaps import common_inputs, explain_order, explain_place, find_gap
-from samestep.common.porting.ways.between import identify_between
+from samestep.common.porting.functions import FUNCTION, moves, takes_part
+from samestep.common.porting.ways.between import Gap, identify_between
+from samestep.common.porting.ways.formulas import ACTIVATIONS
 from samestep.common.porting.ways.identify import FLOAT32 as ROUNDED
-from samestep.common.porting.ways.identify import Settings, identify_both
+from samestep.common.porting.ways.identify import SAME, Settings, identify_both
 from samestep.common.porting.ways.layers import WAYS
 from samestep.common.porting.ways.one_step import few
 from samestep.common.porting.ways.turns import turn
 from samestep.common.porting.words import say
 from samestep.common.workload.models.layer import ParameterLayer
+
+_NEAR = 2
+"""How many calls after a layer an activation of its result may be."""
 
 
 def go_forward(case: PortCase) -> tuple[PortVerdict | None, list[Aligned], float]:
@@ -73,16 +77,16 @@ def _explain(case: PortCase, number: int, layer: Aligned, is_between: bool) -> s
     target = layer.output if layer.inputs is None or not is_between else layer.inputs
     if lacking := _lacking(case, layer):
         return lacking
-    if moved := explain_order(case, number, layer):
+    if moved := _explain_order(case, number, layer):
         return moved
-    found = identify_between(case.layers[:number], target, find_gap(case, number, layer), _held(case, layer))
+    found = identify_between(case.layers[:number], target, _find_gap(case, number, layer), _held(case, layer))
     if found is None or isinstance(found, str):
         turned = turn(target)
         return turned.said if turned is not None else found or ""
     if layer.source.kind == OUTPUTS and "softmax" in (each.get("activation") for each in found):
         where = "{b}" if found[1]["activation"] == "softmax" else "{a}"
         return f"{where} returns probabilities where the loss wants logits"
-    return explain_place(case, layer, found) or say(*found)
+    return _explain_place(case, layer, found) or say(*found)
 
 
 def _held(case: PortCase, layer: Aligned) -> dict[str, np.ndarray]:
@@ -99,7 +103,7 @@ def _held(case: PortCase, layer: Aligned) -> dict[str, np.ndarray]:
 
 def _explain_inside(case: PortCase, number: int, layer: Aligned) -> str:
     """Why a layer computes something else, from its inputs, or from what was padded to be its input on one side."""
-    inputs = layer.inputs or common_inputs(case.layers[:number], layer)
+    inputs = layer.inputs or _common_inputs(case.layers[:number], layer)
     found = identify_both(dataclasses.replace(layer, inputs=inputs), WAYS[layer.family])
     lacking = _lacking(case, layer)
     if found is None:
@@ -120,3 +124,89 @@ def _lacking(case: PortCase, layer: Aligned) -> str:
 
 def _role(native: str, *layers: ParameterLayer) -> str:
     return next((role for each in layers for role, held in each.params.items() if held.native == native), "parameter")
+
+
+# --- what stands between two layers, and layers in another order ------------------------------------------------------
+
+
+def _find_gap(case: PortCase, number: int, layer: Aligned) -> Gap:
+    """Returns what each side computes before a layer that has no counterpart on the other side.
+
+    Args:
+        case: Both implementations.
+        number: The place of the layer among those that are aligned.
+        layer: The layer.
+    """
+    sides = []
+    for side, trace in enumerate((case.source, case.target)):
+        place = {id(call): at for at, call in enumerate(trace.calls)}
+        aligned = [(each.source, each.target)[side] for each in case.layers]
+        end = place.get(id(aligned[number]), len(trace.calls))
+        layers = [call for each, call in zip(case.layers[:number], aligned, strict=False) if each.family != FUNCTION]
+        # After the last layer before; functions that agree may come after what does not.
+        start = max((at + 1 for call in layers if (at := place.get(id(call), end)) < end), default=0)
+        taken, between = set(map(id, aligned)), trace.calls[start:end]
+        sides.append([call for call in between if id(call) not in taken and not (moves(call) and not takes_part(call))])
+    return sides[0], sides[1]
+
+
+def _common_inputs(before: Sequence[Aligned], layer: Aligned) -> Both | None:
+    """Finds what both sides of a layer were computed from, where one side padded it first.
+
+    Args:
+        before: The layers before.
+        layer: The layer, whose inputs have other shapes on the two sides.
+    """
+    if not (layer.source.inputs and layer.target.inputs):
+        return None
+    axes = find_axes(layer.family, layer.source, layer.target)
+    one, other = turned(layer.source.inputs[0], axes), layer.target.inputs[0]
+    for row in reversed(before):
+        if apart(row.output[0], one) == 0 or apart(row.output[1], other) == 0:
+            return row.output
+    return None
+
+
+def _explain_order(case: PortCase, number: int, layer: Aligned) -> str:
+    """Why what goes into a layer differs, if the other side runs other layers before it; "" if it does not.
+
+    Args:
+        case: Both implementations.
+        number: The place of the layer among those that are aligned.
+        layer: The layer.
+    """
+    if layer.source.kind == OUTPUTS or not layer.source.inputs:
+        return ""
+    places = {id(call): at for at, call in enumerate(case.target.calls)}
+    here = places.get(id(layer.target), -1)
+    later = [each for each in case.layers[number + 1 :] if each.family not in (FUNCTION, OUTPUTS)]
+    sooner = [each for each in later if places.get(id(each.target), len(places)) < here]
+    takes = [each for each in sooner if each.target.inputs and is_same(layer.source.inputs[0], each.target.inputs[0])]
+    if not takes:
+        return ""
+    last = max(sooner, key=lambda each: places[id(each.target)])
+    return (
+        f"{{a}} runs `{layer.source.name}` before `{takes[0].source.name}`, {{b}} runs `{layer.target.name}` after "
+        f"`{last.target.name}`: in {{b}}, `{takes[0].target.name}` takes what `{layer.source.name}` takes in {{a}}"
+    )
+
+
+def _explain_place(case: PortCase, layer: Aligned, found: tuple[Settings, Settings]) -> str:
+    """Returns that one side applies an activation before a layer and the other one after it; "" if it is left out.
+
+    Args:
+        case: Both implementations.
+        layer: The layer.
+        found: What stands before it on each side.
+    """
+    names = [str(each.get("activation", "none")) for each in found]
+    if names.count("none") != 1:
+        return ""
+    lacks, name = names.index("none"), max(names, key=lambda each: each != "none")
+    call, calls = (layer.source, layer.target)[lacks], (case.source, case.target)[lacks].calls
+    later = calls[[id(each) for each in calls].index(id(call)) + 1 :] if layer.source.kind != OUTPUTS else ()
+    wanted = ACTIVATIONS[name](call.output) if name in ACTIVATIONS else None
+    if wanted is None or not any(apart(each.output, wanted) <= SAME for each in later[:_NEAR]):
+        return ""
+    sides = ("{b}", "{a}") if lacks == 0 else ("{a}", "{b}")
+    return f"{sides[0]} applies {name} before `{call.name}`, {sides[1]} after it"

@@ -15,8 +15,6 @@ from samestep.common.errors import ConfigError, SamestepError, printable, signal
 from samestep.common.runtime.parent.processes import started
 from samestep.experiments.printing.text import fill
 
-_WHOLE_NUMBERS = ("SOURCE_DATE_EPOCH",)
-"""What NumPy (2.3) reads as a number while it is imported: numpy.f2py, through SciPy."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """End a command in order: Ctrl-C, `docker stop`, a scheduler, a terminal that is closed, Ctrl-\\\\."""
 
@@ -98,11 +96,11 @@ def check_environment() -> None:
     Raises:
         ConfigError: A variable is not what that package takes.
     """
-    for name in _WHOLE_NUMBERS:
-        if not re.fullmatch("[0-9]{1,18}", text := os.environ.get(name, "0")):
-            raise ConfigError(
-                f"{name} is '{text}' in the environment; set it to a whole number of seconds, or unset it."
-            )
+    # NumPy (2.3) reads it as a number while it is imported: numpy.f2py, through SciPy.
+    if not re.fullmatch("[0-9]{1,18}", text := os.environ.get("SOURCE_DATE_EPOCH", "0")):
+        raise ConfigError(
+            f"SOURCE_DATE_EPOCH is '{text}' in the environment; set it to a whole number of seconds, or unset it."
+        )
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

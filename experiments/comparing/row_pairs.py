@@ -45,14 +45,6 @@ def request_of(result: RunResult) -> tuple[object, ...]:
     return (
         *_strategy_of(result),
         tuple(sorted(config.options.items())),
-        config.techniques,
-        result.mesh,
-        result.workload,
-        result.optimizer,
-        config.learning_rate,
-        result.global_batch_size,
-        result.dtype,
-        result.seed,
-        result.first_step,
-        config.threads,
+        *(config.techniques, config.learning_rate, config.threads, result.mesh, result.workload, result.optimizer),
+        *(result.global_batch_size, result.dtype, result.seed, result.first_step),
     )

@@ -136,7 +136,7 @@ def _serial_share(kind: str, rates: Mapping[int, float | None]) -> float | None:
 
 def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], base: Rounds) -> ScalingPoint:
     first, speed = row[0], predict_speed(examples_per_second(row))
-    devices = first.config.devices or 1
+    devices, is_data_parallel = first.config.devices or 1, Mesh.parse(first.mesh).only_axis in DATA_PARALLEL
     return ScalingPoint(
         devices,
         first.global_batch_size,
@@ -145,13 +145,9 @@ def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], base
         speedup,
         stops,
         *_communication(first),
-        TEXTBOOK.get(devices) if base[0].config.devices == 1 and _is_data_parallel(first) else None,
+        TEXTBOOK.get(devices) if is_data_parallel and base[0].config.devices == 1 else None,
         first.by_host,
     )
-
-
-def _is_data_parallel(result: RunResult) -> bool:
-    return Mesh.parse(result.mesh).only_axis in DATA_PARALLEL
 
 
 def _communication(result: RunResult) -> tuple[float | None, float | None]:

@@ -48,7 +48,8 @@ def _write(replay: Replay, target: str) -> str:
     known = client.get_experiment_by_name(EXPERIMENT)
     experiment = known.experiment_id if known else client.create_experiment(EXPERIMENT)
     place = str(replay.directory.resolve())
-    for found in client.search_runs([experiment], filter_string=f"tags.`{_DIRECTORY}` = {_quoted(place)}"):
+    quoted = place.replace('"', "")
+    for found in client.search_runs([experiment], filter_string=f'tags.`{_DIRECTORY}` = "{quoted}"'):
         return f"{target}: {replay.name} is there as run {found.info.run_id}"
     tags = {**replay.notes, _DIRECTORY: place}
     run_id = client.create_run(experiment, int(1000 * replay.started), tags, replay.name).info.run_id
@@ -60,7 +61,3 @@ def _write(replay: Replay, target: str) -> str:
         client.log_batch(run_id, metrics=every[first : first + _MOST_AT_ONCE])
     client.set_terminated(run_id, "FINISHED", int(1000 * replay.ended))
     return f"{target}: {replay.name} as run {run_id}"
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', "") + '"'

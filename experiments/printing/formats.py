@@ -97,10 +97,6 @@ def write(document: Document, name: str) -> str:
     return FORMATS[known_format(name)](document)
 
 
-def _json(document: Document) -> str:
-    return json.dumps(_plain(document.record), indent=1, allow_nan=False)
-
-
 def _plain(value: object) -> object:
     """Returns a value as JSON can hold it; null stands for a number that is not finite."""
     if isinstance(value, Cell):
@@ -143,7 +139,7 @@ def _junit(document: Document) -> str:
 
 FORMATS: Mapping[str, Callable[[Document], str]] = {
     "github": lambda document: document.text(),
-    "json": _json,
+    "json": lambda document: json.dumps(_plain(document.record), indent=1, allow_nan=False),
     "csv": _csv,
     "junit": _junit,
 }

@@ -14,7 +14,11 @@ Line = tuple[Scaling, ScalingPoint]
 COLUMNS: tuple[Column[Line], ...] = (
     Column("strategy", lambda line: line[0].name if line[1] is line[0].points[0] else ""),
     Column("devices", lambda line: str(line[1].devices)),
-    Column("hosts", lambda line: str(len(line[1].by_host) or 1) if _has_hosts(line) else "", "", 2),
+    Column(
+        "hosts",
+        lambda line: str(len(line[1].by_host) or 1) if any(each.by_host for each in line[0].points) else "",
+        gives_way=2,
+    ),
     Column(
         "within hosts KiB",
         lambda line: spell_sum([(each.within_bytes, each.predicted_within_bytes) for each in line[1].by_host]),
@@ -53,10 +57,6 @@ COLUMNS: tuple[Column[Line], ...] = (
         1,
     ),
 )
-
-
-def _has_hosts(line: Line) -> bool:
-    return any(point.by_host for point in line[0].points)
 
 
 def write_scaling(found: Sequence[Scaling]) -> str:

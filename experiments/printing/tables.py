@@ -27,7 +27,6 @@ from samestep.experiments.printing.text import bullets, count, fill, github, par
 
 EXCEPTIONS = 3
 """What all rows but so many have in common is said in the caption, with the exceptions, and is not a column."""
-IMPORTED_BEFORE = "the frameworks imported before"
 IMPORT_INCLUDED = "the import of the framework included"
 
 
@@ -55,7 +54,9 @@ def comparison(
     varying = [column for column in shared_columns(measured) if _in_common(column, measured) is None]
     rows: list[Line] = [*measured, *failures]
     reference = next((row.name for row in measured if row.speed.is_reference), "")
-    found = columns_of_lines(columns(varying, measured, _included(results), reference))
+    # Processes that an engine starts import the framework themselves.
+    startup = IMPORT_INCLUDED if any(result.hosts for result in results) else "the frameworks imported before"
+    found = columns_of_lines(columns(varying, measured, startup, reference))
     every = [each for each in found if each.header not in leave_out]
     shown = fit(every, rows, None if wide else width)
     lines = _meanings(shown, measured)
@@ -80,11 +81,6 @@ def _meanings(shown: Sequence[Column[Row]], rows: Sequence[MeasuredRow]) -> list
     """Returns what columns mean, what is emulated, and which predictions miss."""
     emulated = explain_emulations([row.result for row in rows])
     return meanings(joined(shown)) + emulated + explain_misses((row.name, row.result) for row in rows)
-
-
-def _included(results: Sequence[RunResult]) -> str:
-    """Returns what the start of a row includes: processes that an engine starts import the framework themselves."""
-    return IMPORT_INCLUDED if any(result.hosts for result in results) else IMPORTED_BEFORE
 
 
 def said_once(results: Sequence[RunResult], names: Sequence[str] = ()) -> list[str]:
@@ -193,18 +189,13 @@ def _steps(judged: Sequence[RunResult]) -> str:
     """Whose steps were taken, the oracle's or those of a user's model on one device, and how many of them were judged."""
     counts, taken = {r.parity.steps for r in judged}, max(len(r.losses) for r in judged)
     least, most = min(counts), max(counts)
-    number, how = (
-        (count(taken, "step"), "") if least == taken else ("steps", f", judged at {_range(least, most)} of {taken}")
-    )
+    span = f"{least}" if least == most else f"{least} to {most}"
+    number, how = (count(taken, "step"), "") if least == taken else ("steps", f", judged at {span} of {taken}")
     references = list(dict.fromkeys(r.parity.reference for r in judged))
     if references == [ORACLE]:
         return f"the oracle's {number}{how}"
     others = [f"{name} in float64" for name in references if name != ORACLE]
     return f"the {number} of {' and '.join((['the oracle'] if ORACLE in references else []) + others)}{how}"
-
-
-def _range(least: int, most: int) -> str:
-    return f"{least}" if least == most else f"{least} to {most}"
 
 
 def report(result: RunResult) -> str:

@@ -134,7 +134,7 @@ def _change(
         return next(_bilinear_changes(shape, target.shape), None)
     if is_kernel and not _is_laid_out(one) and target.shape == native:
         return "native"
-    if len(shape) > 2 and one.kind in _REVERSED_SPACE and target.shape == _reversed_space(shape):
+    if len(shape) > 2 and one.kind in _REVERSED_SPACE and target.shape == (*reversed(shape[:-2]), *shape[-2:]):
         return "space"
     is_norm = role in ("scale", "bias") and "scale" in one.params
     if is_norm and len(shape) > 1 and target.shape == (*shape[1:], shape[0]) != shape:
@@ -146,7 +146,9 @@ def _change(
     if not is_kernel and [size for size in target.shape if size != 1] == [size for size in shape if size != 1]:
         return "reshaped"  # as the slopes of Keras' PReLU, which have an axis for each of an image's
     is_split = one.kind in KNOWN or other.kind in KNOWN or "Depthwise" in other.kind or role == "bias"
-    if is_split and np.prod(target.shape) == np.prod(shape) and _keeps_an_end(shape, target.shape):
+    # Axes are split or joined at one end only, as heads are, and as depthwise filters.
+    keeps_an_end = len(shape) == 1 or shape[0] == target.shape[0] or shape[-1] == target.shape[-1]
+    if is_split and np.prod(target.shape) == np.prod(shape) and keeps_an_end:
         return "reshaped"
     return None
 
@@ -171,15 +173,6 @@ def _bilinear_changes(shape: tuple[int, ...], target: tuple[int, ...]) -> Iterat
 
 def _is_laid_out(layer: ParameterLayer) -> bool:
     return layer.kind in KNOWN or layer.kind.startswith(("Conv", "Depthwise")) or layer.kind in _RECURRENT_KINDS
-
-
-def _reversed_space(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return (*reversed(shape[:-2]), *shape[-2:])
-
-
-def _keeps_an_end(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Returns whether a reshape splits or joins axes at one end only, as heads do, and as depthwise filters."""
-    return len(shape) == 1 or shape[0] == target[0] or shape[-1] == target[-1]
 
 
 def _recurrent(one: ParameterLayer, other: ParameterLayer) -> Iterator[Pair]:

@@ -23,19 +23,8 @@ _OTHER_NAMES = {
 }
 """A setting of an optimizer, as torch, Keras or samestep calls it -> as a message does, where that is not the same."""
 _DECIDING = (
-    *(
-        "learning rate",
-        "epsilon",
-        "rho",
-        "beta_1",
-        "beta_2",
-        "momentum",
-        "nesterov",
-        "dampening",
-        "amsgrad",
-        "centered",
-    ),
-    *("maximize", "lr_decay", "use_ema", "loss_scale_factor", "clipnorm", "clipvalue", "global_clipnorm"),
+    *("learning rate", "epsilon", "rho", "beta_1", "beta_2", "momentum", "nesterov", "dampening", "amsgrad"),
+    *("centered", "maximize", "lr_decay", "use_ema", "loss_scale_factor", "clipnorm", "clipvalue", "global_clipnorm"),
     *("initial_accumulator_value", "norm_type", CLIP_EPSILON),
 )
 """The settings that decide an update, as messages call them."""

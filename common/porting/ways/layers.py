@@ -13,7 +13,7 @@ from samestep.common.porting.ways.activations import measured
 from samestep.common.porting.ways.identify import Candidate, Way, biases, each_way
 from samestep.common.porting.ways.recurrent import recurrent
 from samestep.common.porting.ways.resizing import resizing
-from samestep.common.porting.ways.space import convolution, flatten, pooling
+from samestep.common.porting.ways.space import convolution, flattened, pooling
 
 Params = Mapping[str, np.ndarray]
 _AXES = {"the keys": -1, "the queries": -2, "the heads": -3}
@@ -223,7 +223,7 @@ WAYS: Mapping[str, Way] = {
     "embedding": embedding,
     "attention": attention,
     "recurrent": recurrent,
-    "flatten": flatten,
+    "flatten": lambda x, params, layer: flattened(x, layer.output[1]),
     "resizing": resizing,
 }
 """By family."""

@@ -169,17 +169,6 @@ def _pool(
     return made.reshape(len(x), -1) if is_flat else made
 
 
-def flatten(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """Each order of the elements of an example.
-
-    Args:
-        x: [batch, *space, channels].
-        params: None.
-        layer: The layer.
-    """
-    yield from flattened(x, layer.output[1])
-
-
 def flattened(x: np.ndarray, target: np.ndarray) -> Iterator[Candidate]:
     """Each order of the elements of an example, after each activation.
 
