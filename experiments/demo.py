@@ -54,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     first, second = _requests(mistake)
     with tempfile.TemporaryDirectory(prefix="samestep-demo-") as name, Launcher(worker=PLANTER) as launcher:
         folder = Path(name)
-        print(f"{_asked(first)}\n", flush=True)
+        about = f"Two strategies train {first.workload} for {STEPS} steps in float64, then the first again with a mistake in it."
+        print(f"{fill(about)}\n", flush=True)
         launcher.warm(dict.fromkeys((first.framework, second.framework)))
         right = _shown(first, train(launcher, first, folder / "first"))
         _shown(second, train(launcher, second, folder / "second"))
@@ -125,12 +126,6 @@ def _shown(asked: "RunConfig", result: "RunResult", suffix: str = "") -> "RunRes
 
 def _is_other_step(result: "RunResult") -> bool:
     return result.parity.passed is False
-
-
-def _asked(asked: "RunConfig") -> str:
-    return fill(
-        f"Two strategies train {asked.workload} for {STEPS} steps in float64, then the first again with a mistake in it."
-    )
 
 
 def _told(mistake: str, right: "RunResult", mistaken: "RunResult") -> str:

@@ -19,7 +19,6 @@ from samestep.experiments.printing.grid import Column, explained
 from samestep.experiments.printing.picture import write_picture
 from samestep.experiments.printing.text import explain_emulation, fill, marked, paragraphs, sharing
 
-AVAILABLE = "available"
 Row = tuple[str, StrategyInfo]
 """A framework and a row of its catalogue."""
 
@@ -101,8 +100,8 @@ def _record(framework: str, row: StrategyInfo) -> dict[str, Scalar]:
 def tables() -> str:
     """Returns one line for every strategy of every framework, and what this machine lacks for those that it cannot run."""
     rows = catalogue()
-    lacking = sharing((availability(framework, row.name), f"{framework}:{row.name}") for framework, row in rows)
-    lines = [f"{reason} ({', '.join(names)})" for reason, names in lacking.items() if reason != AVAILABLE]
+    lacking = sharing((lacks(framework, row.name), f"{framework}:{row.name}") for framework, row in rows)
+    lines = [f"{reason} ({', '.join(names)})" for reason, names in lacking.items() if reason]
     lines += [
         explain_emulation(f"{name}:{row.name}, without its hardware,", row.emulation)
         for name, row in rows
@@ -111,23 +110,13 @@ def tables() -> str:
     return explained(COLUMNS, rows, [*lines, "one strategy in full: samestep strategies torch:ddp"])
 
 
-def availability(framework: str, strategy: str) -> str:
-    """Returns whether a row can be used here, or how to get what it lacks.
-
-    Args:
-        framework: The framework of the row.
-        strategy: The name of the row.
-    """
-    return lacks(framework, strategy) or AVAILABLE
-
-
 COLUMNS: tuple[Column[Row], ...] = (
     Column("strategy", lambda row: marked(f"{row[0]}:{row[1].name}", row[1].emulation)),
     Column("what it is for", lambda row: row[1].goal),
     Column("batch", lambda row: row[1].data_split.answer, "whether the batch is split over the devices", gives_way=2),
     Column("model", lambda row: row[1].model_split.answer, "whether the model is split over the devices", gives_way=2),
     Column("upstream", lambda row: row[1].status.partition(";")[0], "what its maintainers say of the API", gives_way=1),
-    Column("here", lambda row: "yes" if availability(row[0], row[1].name) == AVAILABLE else "no"),
+    Column("here", lambda row: "no" if lacks(row[0], row[1].name) else "yes"),
 )
 
 
@@ -148,7 +137,7 @@ def _describe(config: RunConfig) -> str:
         "dtypes": ", ".join(row.dtypes),
         "API": row.reference,
         "upstream says": row.status,
-        "on this machine": availability(framework, row.name),
+        "on this machine": lacks(framework, row.name) or "available",
     }
     facts |= {
         spell_flag(name): f"{field.metadata['help']}"

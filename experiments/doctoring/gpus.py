@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from samestep.common.catalog import framework_info, require
-from samestep.common.errors import Unavailable
+from samestep.common.catalog import framework_info, lacks
 from samestep.common.request import FRAMEWORKS
 from samestep.common.runtime.measured import adapter
 from samestep.common.runtime.parent.asking import Question, ask
@@ -40,20 +39,8 @@ def find_gpus() -> dict[str, tuple[Gpu, ...]]:
             late=f"{framework} did not say within {TIMEOUT_SECONDS} s which GPUs it sees; look at nvidia-smi.",
             failed=f"{framework} cannot be imported",
         )
-        for framework in _installed()
+        for framework in FRAMEWORKS
+        if framework_info(framework).extra and not lacks(framework, "single")
     }
     answers = map(adapter(list[tuple[str, int]]).validate_python, ask([*asked.values()], TIMEOUT_SECONDS))
     return {name: tuple(Gpu(*each) for each in found) for name, found in zip(asked, answers, strict=True)}
-
-
-def _installed() -> list[str]:
-    """Returns the frameworks that compute on devices and are here; the oracle's needs none."""
-    found = []
-    for framework in FRAMEWORKS:
-        try:
-            require(framework)
-        except Unavailable:
-            continue
-        if framework_info(framework).extra:
-            found.append(framework)
-    return found

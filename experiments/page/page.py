@@ -7,7 +7,7 @@ from markupsafe import Markup
 from samestep.common.errors import name_some
 from samestep.common.files.reading import read_text
 from samestep.experiments.page import (
-    anatomies,
+    drawn_steps,
     losses,
     memory,
     parity,
@@ -15,7 +15,6 @@ from samestep.experiments.page import (
     rows,
     scaling,
     speed,
-    timelines,
     verdicts,
     wire,
 )
@@ -38,8 +37,8 @@ SECTIONS: Sequence[tuple[str, str, Callable[[Loaded], Markup | None]]] = (
     ("scaling", "Scaling", scaling.write),
     ("memory", "Memory", memory.write),
     ("wire", "On the wire", wire.write),
-    ("anatomy", "What each row holds and sends", anatomies.write),
-    ("timeline", "When each device did what", timelines.write),
+    ("anatomy", "What each row holds and sends", drawn_steps.write_anatomies),
+    ("timeline", "When each device did what", drawn_steps.write_timelines),
     ("provenance", "Where it comes from", provenance.write),
 )
 """The anchor of each, its title, and what writes it."""

@@ -10,15 +10,8 @@ from markupsafe import Markup
 from samestep.common.errors import ConfigError
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import RecordHeader, rank_files
+from samestep.experiments.page.records import record_figures
 from samestep.experiments.page.records.gathered import GatheredPair, gather_pair, gather_record
-from samestep.experiments.page.records.record_figures import (
-    RecordFigure,
-    loss_figure,
-    most_telling,
-    projection_figure,
-    rounding_figure,
-    single_figures,
-)
 from samestep.experiments.page.rendering import assembled, render
 from samestep.experiments.printing.diff_report import diff_document, facts_of_diff, next_step
 from samestep.experiments.printing.formats import write
@@ -64,7 +57,7 @@ def page_of_record(path: Path) -> str:
     said, *facts = facts_of(path) or [f"{path} has no step"]
     sections = [
         ("facts", "What it proves", render("record_verdict", {"headline": f"{said}.", "facts": facts, "next": ""})),
-        *_drawn("curves", "Curves", single_figures(record)),
+        *_drawn("curves", "Curves", record_figures.single_figures(record)),
         ("provenance", "Where it comes from", _provenance({"value": (path, record.run.header)})),
     ]
     return assembled(path.resolve().name, f"A record of {shlex.join(record.run.header.command)}", sections)
@@ -86,7 +79,10 @@ def page_of_pair(paths: Sequence[Path]) -> str:
         "facts": facts_of_diff(pair.found),
         "next": next_step(pair.verdict, [*map(str, paths)]),
     }
-    curves = [loss_figure({"A": pair.losses[0], "B": pair.losses[1]}), rounding_figure(pair)]
+    curves = [
+        record_figures.loss_figure({"A": pair.losses[0], "B": pair.losses[1]}),
+        record_figures.rounding_figure(pair),
+    ]
     sections = [
         ("verdict", "Verdict", render("record_verdict", said)),
         *_drawn("curves", "Curves", [each for each in curves if each is not None]),
@@ -102,15 +98,15 @@ def _sides(paths: Sequence[Path]) -> tuple[Reruns, Reruns]:
     return a, b
 
 
-def _drawn(name: str, title: str, figures: Sequence[RecordFigure]) -> list[tuple[str, str, Markup]]:
+def _drawn(name: str, title: str, figures: Sequence[record_figures.RecordFigure]) -> list[tuple[str, str, Markup]]:
     return [(name, title, render("record_curves", {"figures": figures}))] if figures else []
 
 
 def _tensors(pair: GatheredPair) -> list[tuple[str, str, Markup]]:
-    rows = most_telling(pair.tensors)
+    rows = record_figures.most_telling(pair.tensors)
     if not rows:
         return []
-    figure = projection_figure(pair)
+    figure = record_figures.projection_figure(pair)
     left = len(pair.tensors) - len(rows)
     content = {
         "figures": [figure] if figure else [],

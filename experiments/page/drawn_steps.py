@@ -1,18 +1,40 @@
-"""The timeline of each row whose run was traced."""
+"""The observed step of each row, drawn: what its devices hold and send, and of a traced run when each device did what."""
 
 from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.page.drawings.anatomy import anatomy
 from samestep.experiments.page.drawings.large_drawings import render_drawings
 from samestep.experiments.page.drawings.timeline import timeline
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.printing.trace_file import Trace, load_trace
 
 
-def write(loaded: Loaded) -> Markup | None:
+def write_anatomies(loaded: Loaded) -> Markup | None:
+    """Makes the section; None if no row took a step that can be drawn."""
+    return render_drawings(loaded, "anatomy", draw_anatomy)
+
+
+def draw_anatomy(entry: Entry, result: RunResult) -> Element | None:
+    """Draws the anatomy of a row; None if nothing of it can be drawn.
+
+    Args:
+        entry: The row.
+        result: What came of it.
+    """
+    if result.compiled or not any(row.params_peak_bytes for row in result.processes):
+        return None
+    try:
+        return anatomy(parse(result.config), result)
+    except (ConfigError, Unavailable):
+        return None  # its model, its data or its options are not here any more
+
+
+def write_timelines(loaded: Loaded) -> Markup | None:
     """Makes the section; None if no run was traced."""
     traces = {entry.directories: _trace_of(entry) for entry in loaded.entries}
     spans = [each.bounds(each.fastest()) for each in traces.values() if isinstance(each, Trace)]
@@ -33,7 +55,7 @@ def _trace_of(entry: Entry) -> Trace | str | None:
         return str(error)
 
 
-def draw(entry: Entry, result: RunResult) -> Element | str | None:
+def draw_timeline(entry: Entry, result: RunResult) -> Element | str | None:
     """Draws the timeline of a row on an axis of its own, or says why that cannot be; None without a trace.
 
     Args:
