@@ -6,18 +6,7 @@ from markupsafe import Markup
 
 from samestep.common.errors import name_some
 from samestep.common.files.reading import read_text
-from samestep.experiments.page import (
-    drawn_steps,
-    losses,
-    memory,
-    parity,
-    provenance,
-    rows,
-    scaling,
-    speed,
-    verdicts,
-    wire,
-)
+from samestep.experiments.page import losses, memory, observed, parity, provenance, rows, scaling, speed, verdicts, wire
 from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.rendering import HERE, assembled
 from samestep.experiments.page.timing import step_parts
@@ -37,8 +26,8 @@ SECTIONS: Sequence[tuple[str, str, Callable[[Loaded], Markup | None]]] = (
     ("scaling", "Scaling", scaling.write),
     ("memory", "Memory", memory.write),
     ("wire", "On the wire", wire.write),
-    ("anatomy", "What each row holds and sends", drawn_steps.write_anatomies),
-    ("timeline", "When each device did what", drawn_steps.write_timelines),
+    ("anatomy", "What each row holds and sends", observed.write_anatomies),
+    ("timeline", "When each device did what", observed.write_timelines),
     ("provenance", "Where it comes from", provenance.write),
 )
 """The anchor of each, its title, and what writes it."""

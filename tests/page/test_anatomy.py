@@ -22,13 +22,13 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.experiments import strategies
-from samestep.experiments.page import drawn_steps
 from samestep.experiments.page.drawings.anatomy import LONGEST, Scale, anatomy
 from samestep.experiments.page.drawings.held import CLASSES, drawn_from, whole_bytes
 from samestep.experiments.page.drawings.large_drawings import MOST_DRAWN, most_telling
 from samestep.experiments.page.drawings.svg import drawing, file_of
 from samestep.experiments.page.drawings.transfers import DrawnTransfer
 from samestep.experiments.page.drawings.transfers import transfers as joined_transfers
+from samestep.experiments.page.observed import write_anatomies
 from samestep.experiments.printing.picture import observe, small_request
 from tests.results import made
 
@@ -286,13 +286,13 @@ def test_a_page_draws_its_rows_and_only_as_many_as_it_has_room_for() -> None:
     entries = [
         SimpleNamespace(key="r0", name=f"{r.framework}:{r.strategy}", framework=r.framework, result=r) for r in results
     ]
-    section = drawn_steps.write_anatomies(SimpleNamespace(entries=entries))
+    section = write_anatomies(SimpleNamespace(entries=entries))
     assert section is not None
     assert re.findall("<summary>(.*?)</summary>", section) == ["torch:ddp", "tf:mirrored"]
-    section = drawn_steps.write_anatomies(SimpleNamespace(entries=entries[1:] * MANY))
+    section = write_anatomies(SimpleNamespace(entries=entries[1:] * MANY))
     assert section.count("<details ") == MOST_DRAWN
     assert "There are more rows" in section
-    assert drawn_steps.write_anatomies(SimpleNamespace(entries=entries[:1])) is None
+    assert write_anatomies(SimpleNamespace(entries=entries[:1])) is None
 
 
 def test_every_strategy_is_drawn_before_any_is_drawn_twice_and_twins_stand_together() -> None:

@@ -22,7 +22,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.common.steps.log import read_log
 from samestep.common.timeline import GAP_NS, TRACED_STEPS, Activity, busy, idle
-from samestep.experiments.page import drawn_steps
+from samestep.experiments.page import observed
 from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.timeline import drawn_from, passes, timeline
 from samestep.experiments.printing.picture import SMALL
@@ -300,9 +300,9 @@ def test_a_page_draws_what_was_traced(tmp_path: Path) -> None:
         SimpleNamespace(key="r0", name=name, framework=name.partition(":")[0], directories=(place,), result=made(name))
         for name, place in places.items()
     ]
-    section = drawn_steps.write_timelines(SimpleNamespace(entries=entries))
+    section = observed.write_timelines(SimpleNamespace(entries=entries))
     assert section is not None
     assert re.findall("<summary>(.*?)</summary>", section) == ["torch:pp", "tf:mirrored"]
     assert section.count("<svg ") == 1
     assert "is not a trace of a run" in section
-    assert drawn_steps.write_timelines(SimpleNamespace(entries=entries[2:3])) is None
+    assert observed.write_timelines(SimpleNamespace(entries=entries[2:3])) is None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.page import drawn_steps, losses, memory, scaling, speed, wire
+from samestep.experiments.page import losses, memory, observed, scaling, speed, wire
 from samestep.experiments.page.drawings.trade import trade
 from samestep.experiments.page.loaded import Facet, Loaded
 from samestep.experiments.page.loading import loaded_comparison
@@ -77,7 +77,7 @@ def _figures(loaded: Loaded) -> Iterator[tuple[str, Figure]]:
     for facet in loaded.facets():
         yield from _of_facet(facet)
     for entry in loaded.entries:
-        for name, draw in (("anatomy", drawn_steps.draw_anatomy), ("timeline", drawn_steps.draw_timeline)):
+        for name, draw in (("anatomy", observed.draw_anatomy), ("timeline", observed.draw_timeline)):
             drawn = draw(entry, entry.result) if entry.result else None
             if drawn is not None and not isinstance(drawn, str):
                 yield f"{name}-{file_name(entry.name)}", Figure(lambda width, drawn=drawn: drawn, is_fixed=True)
