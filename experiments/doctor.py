@@ -99,17 +99,13 @@ def _overview(gpus: Mapping[str, "Sequence[Gpu]"]) -> Document:
     facts = {"samestep": metadata.version("samestep"), "Python": platform.python_version()}
     facts |= {"processor": f"{count(cores, 'core')}, {size(memory)} of memory"}
     for framework in (each for each in FRAMEWORKS if framework_info(each).extra):
-        rows = strategies_of(framework)
-        missing = {lacks(framework, row.name): None for row in rows} if framework in gpus else {}
-        able = sum(not lacks(framework, row.name) for row in rows)
-        module = framework_info(framework).module
-        here = (
-            f"{metadata.version(module)}, {say_gpus(gpus[framework])}"
-            if framework in gpus
-            else lacks(framework, "single")
-        )
-        facts[framework_info(framework).title] = here
-        facts[f"rows of {framework}"] = "; ".join([f"{able} of {len(rows)}", *filter(None, missing)])
+        info, reasons = framework_info(framework), [lacks(framework, row.name) for row in strategies_of(framework)]
+        here, missing = lacks(framework, "single"), {}
+        if framework in gpus:
+            here = f"{metadata.version(info.module)}, {say_gpus(gpus[framework])}"
+            missing = dict.fromkeys(filter(None, reasons))
+        facts[info.title] = here
+        facts[f"rows of {framework}"] = "; ".join([f"{reasons.count('')} of {len(reasons)}", *missing])
     lines = [f"To prove the rows on the GPUs: {COMMAND}"] if any(gpus.values()) else []
     lines += ["To check them on CPU cores: samestep compare"]
 

@@ -139,15 +139,8 @@ def _chosen(advice: Advice) -> list[Timed]:
     for each in advice.ranked:
         best.setdefault(each.layout, each)
     named = {each.layout for each in advice.best_of()}
-    room = SHOWN - len(named)
-    chosen = []
-    for layout, each in best.items():
-        if layout in named:
-            chosen.append(each)
-        elif room > 0:
-            chosen.append(each)
-            room -= 1
-    return chosen
+    others = [layout for layout in best if layout not in named][: max(0, SHOWN - len(named))]
+    return [each for layout, each in best.items() if layout in {*named, *others}]
 
 
 COLUMNS: tuple[Column[Timed], ...] = (
