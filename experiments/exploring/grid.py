@@ -29,6 +29,7 @@ BASE = RunConfig(
 """What is predicted and trained unless runs are given: a model that can be cut in eight along any axis but `expert`."""
 EXPERTS = 8
 """Experts of each block of that model, for rows that cut experts."""
+_ADDED = f"experts={EXPERTS}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +81,11 @@ def request_of(base: RunConfig, cell: Cell) -> RunConfig:
     Raises:
         ConfigError: The row has no such setting.
     """
+    name, _, number = _ADDED.partition("=")
     cuts_experts = any("stacked" in AXES[axis].cuts for axis in cell.info.axes[:1])
-    if cuts_experts and base.model is None and "experts" in size_names(base.workload, base.data):
+    if cuts_experts and base.model is None and name in size_names(base.workload, base.data):
         has_some = any(param.stacked for param in resolve(base.workload, base.data).model.params().values())
-        base = (
-            base if has_some else dataclasses.replace(base, workload=resize(base.workload, {"experts": str(EXPERTS)}))
-        )
+        base = base if has_some else dataclasses.replace(base, workload=resize(base.workload, {name: number}))
     return cell.apply_to(base)
 
 
