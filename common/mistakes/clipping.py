@@ -15,7 +15,7 @@ from samestep.common.mistakes.gradient_arithmetic import (
 )
 from samestep.common.mistakes.mistake import Mistake, Words, names_of, near, spell
 from samestep.common.mistakes.replicas import of_one_kind
-from samestep.common.mistakes.seen_tensor import common_ratio, length
+from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, length
 from samestep.common.steps.gradient_transforms import (
     CLIP_CALLS,
     CLIP_EACH,
@@ -138,12 +138,22 @@ def each_alone(evidence: Evidence) -> Words | None:
 
 
 def loss_and_norm(evidence: Evidence) -> Words | None:
-    """The loss has a factor, which clipping takes out of the gradients again."""
-    ratio, (one, other) = evidence.loss_ratio, evidence.scalars(CLIP_NORM)
-    if ratio is None or not are_same(evidence, ratio) or not one or not other:
+    """The loss has a factor, which clipping takes out of the gradients again: of all, or of those that reach the bound."""
+    ratio, (one, other), (most, theirs) = evidence.loss_ratio, evidence.scalars(CLIP_NORM), evidence.scalars(CLIP_EACH)
+    if ratio is None or ratio < 1 or near(ratio, 1.0):
         return None
-    is_factor = near(other / one, ratio) and max(evidence.a.factor, evidence.b.factor) < 1
-    return {"ratio": spell(ratio)} if is_factor else None
+    if one and other and near(other / one, ratio) and are_same(evidence, ratio):
+        is_factor = max(evidence.a.factor, evidence.b.factor) < 1
+        return {"ratio": spell(ratio), "how": "; after clipping they are the same"} if is_factor else None
+    if not most or most != theirs or not all(_is_scaled_alone(each, ratio, most) for each in evidence.gradients):
+        return None
+    return {"ratio": spell(ratio), "how": f": none has a norm above {most:g} after it"}
+
+
+def _is_scaled_alone(seen: SeenTensor, ratio: float, most: float) -> bool:
+    """Returns whether B's gradient is so many times A's, or was, and both are clipped to a norm where they exceed it."""
+    norm = seen.norms[0] if seen.norms else 0.0
+    return seen.explained_by(1.0 if near(norm, most) else min(ratio, most / norm) if norm else ratio)
 
 
 MOST_BY_CHANCE = 4.0
@@ -152,9 +162,10 @@ MOST_BY_CHANCE = 4.0
 CLIPPING = (
     Mistake(
         "loss_scaled_before_clipping",
-        ("loss",),
+        ("loss", "gradient"),
         loss_and_norm,
-        "B's loss is {ratio} times A's, and so is every gradient before clipping; after clipping they are the same",
+        "B's loss is {ratio} times A's, and so is every gradient before clipping{how}",
+        has_sides=True,
     ),
     Mistake(
         "loss_not_scaled",

@@ -143,13 +143,13 @@ def _groups(side: Side) -> list[dict[str, float]]:
 
 
 def _is_first_of_momentum(move: SeenTensor, gradient: SeenTensor, groups: Sequence[Mapping[str, float]]) -> bool:
-    """Returns whether B's move is that of plain gradients, by an optimizer that keeps a mean of them."""
+    """Returns whether B's move is that of plain gradients, by an optimizer that keeps a mean of them: RAdam begins so as well."""
     for group in groups:
         momentum, rate, decay = (group.get(name, 0.0) for name in ("momentum", "lr", "weight_decay"))
         times = 1 + momentum * bool(group.get("nesterov"))
         for taken in (times * decay, decay, 0.0):
             expected = -rate * (times * gradient.other + taken * move.before)
-            if momentum and dataclasses.replace(move, one=expected).explained_by(1.0):
+            if (momentum or "betas.0" in group) and dataclasses.replace(move, one=expected).explained_by(1.0):
                 return True
     return False
 
@@ -164,8 +164,11 @@ def _first_factors(evidence: Evidence) -> Iterator[tuple[float, float]]:
         yield 1.0, epsilon
         first, second = _corrections(betas, steps)
         yield (1 - betas[0]) * first * second / math.sqrt(1 - betas[1]), epsilon  # where the count alone is kept
+        now, then = (betas[0] * (1 - 0.5 * 0.96 ** (k * options.get("momentum_decay", 1.0))) for k in (1, 2))
+        yield 1 + then * (1 - betas[0]) / (1 - now * then), epsilon  # NAdam; Keras has no other decay than 1
     elif 0 < mean < 1:
         yield 1 / math.sqrt(1 - mean), epsilon / math.sqrt(1 - mean)
+        yield (small := math.sqrt(epsilon / (1 - mean))), small  # Adadelta
     elif "lr_decay" in options:
         yield 1.0, epsilon
 

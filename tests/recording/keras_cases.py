@@ -172,6 +172,13 @@ def accumulated() -> None:
     made.fit(tf.data.Dataset.from_tensor_slices(data()).batch(BATCH // 2), verbose=0)
 
 
+def accumulated_eagerly() -> None:
+    """The first pass clips nothing yet."""
+    made = model(gradient_accumulation_steps=2, global_clipnorm=0.1)
+    for inputs, targets in dataset():
+        _step(made, inputs, targets)
+
+
 def scaled() -> None:
     made = model()
     made.compile(keras.optimizers.LossScaleOptimizer(made.optimizer, initial_scale=1024.0), "mse")

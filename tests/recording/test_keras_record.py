@@ -24,6 +24,7 @@ ALONE = (
     "fit",
     "longer@3",
     "overflowing",
+    "accumulated_eagerly",
     "kinds",
     "two_optimizers",
     "other_model@3",
@@ -175,6 +176,11 @@ def test_steps_that_are_counted_and_cannot_be_read_are_told(out: Path) -> None:
     assert (
         "6 steps were taken, and of the last 2 nothing could be read" in (out / "counted_elsewhere.notes").read_text()
     )
+
+
+def test_clipping_is_seen_that_begins_after_the_first_pass(out: Path) -> None:
+    _, steps = read(out / "accumulated_eagerly")
+    assert [each.scalars["clip_norm"] > each.scalars["clip_max_norm"] for each in steps[1:]] == [True, True]
 
 
 def test_every(out: Path) -> None:

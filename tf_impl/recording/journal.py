@@ -74,7 +74,7 @@ class Journal:
         self._every, self.capacity, self._num_rows = every, capacity, ROWS * capacity
         self.clock = own_variable(0, tf.int64)
         self._loss = own_variable([0.0, 0.0], tf.float64)
-        self._transforms: dict[str, tf.Variable] = {}
+        self.transforms: dict[str, tf.Variable] = {}
         self._words = own_variable(np.zeros(self._num_rows, np.int64), tf.int64)
         self._rows_seen, self._rows_noted = (own_variable(0, tf.int64) for _ in range(2))
         self._arguments = ArgumentRings(self._num_rows)
@@ -132,13 +132,13 @@ class Journal:
             name: One of TRANSFORMS.
             number: float64; NaN where they are not.
         """
-        if name not in self._transforms:  # a step of another optimizer neither reads it nor sets it back
-            self._transforms[name] = own_variable(float("nan"), tf.float64)
-        self._transforms[name].assign(number)
+        if name not in self.transforms:  # a step of another optimizer neither reads it nor sets it back
+            self.transforms[name] = own_variable(float("nan"), tf.float64)
+        self.transforms[name].assign(number)
 
     def take_loss(self) -> tf.Tensor:
         """Returns the loss of the step and the number of its scalars, and sets back what the note of a step is made of."""
-        for variable in self._transforms.values():
+        for variable in self.transforms.values():
             variable.assign(np.nan)
         loss = self._loss.read_value()
         self._loss.assign([0.0, 0.0])
@@ -155,7 +155,7 @@ class Journal:
             lr: The learning rate that the step was taken with.
         """
         clock, loss, nan = self.clock.read_value(), self._loss.read_value(), tf.constant(np.nan, tf.float64)
-        transforms = {name: variable.read_value() for name, variable in self._transforms.items()}
+        transforms = {name: variable.read_value() for name, variable in self.transforms.items()}
         number = _if(has_ended, clock, tf.constant(_NONE, tf.int64))
         flags = [tf.cast(each, tf.int64) for each in (is_looked_at, optimizer, is_skipped)]
         floats = [tf.cast(lr, tf.float64), *(transforms.get(name, nan) for name in TRANSFORMS), *tf.unstack(loss[::-1])]
@@ -168,7 +168,7 @@ class Journal:
         self._rows_noted.assign(_if(has_ended, seen, noted))
         self._loss.assign(_if(has_ended, tf.zeros([2], tf.float64), loss))
         for name, value in transforms.items():
-            self._transforms[name].assign(_if(has_ended, nan, value))
+            self.transforms[name].assign(_if(has_ended, nan, value))
 
     # --- on the host ---------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class Slots:
         self._seen = Ring(journal.capacity, (len(phases) + 1) * size)
         self._given: dict[Phase, Sequence[tf.Tensor | HalfProjected | None]] = {}
         self._early: dict[int, HalfProjected] = {}
-        self._commits: dict[bool, Any] = {}
+        self._commits: dict[tuple[bool, int], Any] = {}
 
     def let_go(self) -> None:
         """The weights were deleted."""
@@ -114,10 +114,11 @@ class Slots:
         if not tf.executing_eagerly():
             self._commit_in_graph(lr, is_joined)
         else:
-            if is_joined not in self._commits:
+            key = is_joined, len(self._journal.transforms)  # some clip later than at their first pass
+            if key not in self._commits:
                 commit = functools.partial(self._commit_in_graph, is_joined=is_joined)
-                self._commits[is_joined] = tf.function(commit, autograph=False).get_concrete_function(lr)
-            self._commits[is_joined](lr)
+                self._commits[key] = tf.function(commit, autograph=False).get_concrete_function(lr)
+            self._commits[key](lr)
         self._journal.open_step.add(self._updated) if self._always_updates else self._journal.open_step.close()
 
     def _joins(self) -> bool:
