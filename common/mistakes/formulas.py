@@ -158,7 +158,7 @@ def _first_factors(evidence: Evidence) -> Iterator[tuple[float, float]]:
     """Yields by how many learning rates the first step moves a number, with its gradient's sign, and from which size on."""
     options, betas, steps = evidence.b.scalars, _betas(evidence), _steps(evidence)
     epsilon = options.get("eps", 0.0)
-    mean = options.get("alpha", options.get("rho", 0.0))
+    mean, own = options.get("alpha", 0.0), options.get("rho", 0.0)
     if betas is not None:
         epsilon /= math.sqrt(1 - betas[1])
         yield 1.0, epsilon
@@ -168,7 +168,10 @@ def _first_factors(evidence: Evidence) -> Iterator[tuple[float, float]]:
         yield 1 + then * (1 - betas[0]) / (1 - now * then), epsilon  # NAdam; Keras has no other decay than 1
     elif 0 < mean < 1:
         yield 1 / math.sqrt(1 - mean), epsilon / math.sqrt(1 - mean)
-        yield (small := math.sqrt(epsilon / (1 - mean))), small  # Adadelta
+    elif 0 < own < 1:
+        small = math.sqrt(epsilon / (1 - own))
+        yield small, small  # Adadelta
+        yield 1 / math.sqrt(1 - own), small  # Keras' RMSprop, which adds epsilon to the mean of squares
     elif "lr_decay" in options:
         yield 1.0, epsilon
 

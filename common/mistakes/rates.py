@@ -107,7 +107,10 @@ def _times_of_first(whole: Side, resumed: Side) -> float | None:
 
 
 def _shifted(evidence: Evidence) -> Words | None:
-    """From this step on, B's rate is the one that A has some steps later."""
+    """From this step on, B's rate is the one that A has some steps later, unless one factor makes all of them."""
+    a, b = evidence.a.rates, evidence.b.rates
+    if a and b and all(near(one * b[0], other * a[0]) for one, other in zip(a, b, strict=False)):
+        return None
     for ahead in range(1, MOST_RUN_AHEAD + 1):
         if len({*_common(evidence, evidence.step, ahead=ahead)}) > LEAST_RATES:
             return {"step": str(evidence.step), "ahead": counted(ahead, "step")}

@@ -179,6 +179,19 @@ def test_gradients_whose_numbers_are_clipped_are_not_said_to_be_rounded_by_the_s
     )
 
 
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [([8, 8, 4, 4, 2, 2, 1, 1], "other_hyperparameter"), ([8, 8, 4, 4, 3, 2, 1, 1], "schedule_shifted")],
+)
+def test_twice_the_rate_of_a_schedule_of_halves_is_not_that_of_an_earlier_step(
+    later: list[float], expected: str
+) -> None:
+    a, b = (
+        dataclasses.replace(SIDE, rates=rates, scalars={"lr": rates[0]}) for rates in ([*later[2:], 0.5, 0.5], later)
+    )
+    assert named(Evidence("hyper-parameters", 0, a, b)) == [expected]
+
+
 def test_ranks_that_exchange_nothing_are_named_though_they_normalize_by_their_own_examples() -> None:
     """A healthy run of two ranks with batch normalization does the one, and never the other."""
     buffer = dataclasses.replace(seen(1.1)[0], name="running_mean", role="buffer", kind="norm")

@@ -12,8 +12,9 @@ from samestep.common.mistakes.table import causes
 from samestep.common.steps.projections import project
 
 ADAM = {"betas.0": 0.9, "betas.1": 0.999, "eps": 1e-7}
+RHO = {"rho": 0.95, "eps": 1e-7}
 SIDE = Side(1, 1, 1, 1.0, (1.0,), None, {}, (), (), False, ())
-SHAPE, LAST = (6, 8), 3
+SHAPE, LAST = (2, 4), 3
 
 
 def adadelta(gradients: list[np.ndarray]) -> np.ndarray:
@@ -24,6 +25,14 @@ def adadelta(gradients: list[np.ndarray]) -> np.ndarray:
         move = np.sqrt((updates + 1e-7) / (squares + 1e-7)) * each
         updates = 0.95 * updates + 0.05 * move**2
     return -move
+
+
+def rmsprop(gradients: list[np.ndarray]) -> np.ndarray:
+    """As above, as Keras has it."""
+    squares = np.zeros(SHAPE)
+    for each in gradients:
+        squares = 0.95 * squares + 0.05 * each**2
+    return -gradients[-1] / np.sqrt(squares + 1e-7)
 
 
 def nadam(gradients: list[np.ndarray]) -> np.ndarray:
@@ -49,7 +58,7 @@ def radam(gradients: list[np.ndarray]) -> np.ndarray:
 @pytest.mark.parametrize("is_lost", [True, False])
 @pytest.mark.parametrize(
     ("move", "rate", "options"),
-    [(adadelta, 1.0, {"rho": 0.95, "eps": 1e-7}), (nadam, 0.01, ADAM), (radam, 0.01, ADAM)],
+    [(adadelta, 1.0, RHO), (rmsprop, 0.01, RHO), (nadam, 0.01, ADAM), (radam, 0.01, ADAM)],
 )
 def test_the_first_update_of_an_optimizer_shows_that_it_has_lost_its_state(
     move: Callable[[list[np.ndarray]], np.ndarray], rate: float, options: dict[str, float], is_lost: bool
@@ -57,11 +66,11 @@ def test_the_first_update_of_an_optimizer_shows_that_it_has_lost_its_state(
     """Else one of the earlier gradients was another one."""
     drawn = np.random.default_rng(0)
     gradients, moves = [], []
-    for name in ("u", "v"):
-        given = [*drawn.normal(size=(LAST, *SHAPE))]
+    for name in "uvw":
+        given = [*drawn.normal(scale=0.05, size=(LAST, *SHAPE))]
         one, last, before = project(rate * move(given)), project(given[-1]), project(given[-2])
-        other = project(rate * move(given[-1:] if is_lost else [given[0] + 1.0, *given[1:]]))
-        own = name, "kernel", "parameter", 48
+        other = project(rate * move(given[-1:] if is_lost else [given[0] + 0.05, *given[1:]]))
+        own = name, "kernel", "parameter", 8
         moves.append(SeenTensor(*own, one, other, 1e-7, 10.0, shape=SHAPE))
         gradients.append(SeenTensor(*own, last, last, 1e-6, 10.0, earlier=before, shape=SHAPE))
     side = dataclasses.replace(SIDE, scalars={"lr": rate} | options)
