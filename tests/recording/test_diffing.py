@@ -89,6 +89,14 @@ def test_what_may_have_tipped_over_is_tried_with_more_seeds(ratio: float | None,
     assert RecordedVerdict("unnamed", 3, first, rows=rows).may_be_tipped is is_open
 
 
+@pytest.mark.parametrize(("worst", "is_open"), [(10.1, True), (25.0, False)])
+def test_a_difference_that_is_close_to_the_threshold_is_tried_with_more_seeds(worst: float, is_open: bool) -> None:
+    """In few digits, a unit that tips over makes most of the gradients of a small batch."""
+    rows = (TensorRow("a", 1.0, 0.8, worst, True), TensorRow("b", 0.8, 0.8, 5.5, False))
+    first = FirstDifference(3, "gradient", "lstm")
+    assert RecordedVerdict("unnamed", 4, first, rows=rows, worst=worst).may_be_tipped is is_open
+
+
 def test_what_looks_like_a_tipped_unit_is_left_to_float64(tmp_path: Path) -> None:
     """The loss and all gradients above one layer agree, and below it they are a little off: no rerun shows it."""
     a, b = (side(Script(optimizer="sgd", mistake=m), tmp_path, "A", Fake()) for m in ("", "tipped_unit"))
