@@ -7,15 +7,15 @@ from functools import partial
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.gradient_arithmetic import (
     GRADIENTS,
-    are_same,
+    loss_and_norm,
     ratio_of_all,
     ratio_words,
     roots_of_processes,
     times,
 )
-from samestep.common.mistakes.mistake import Mistake, Words, names_of, near, spell
+from samestep.common.mistakes.mistake import Mistake, Words, names_of, near
 from samestep.common.mistakes.replicas import of_one_kind
-from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, length
+from samestep.common.mistakes.seen_tensor import common_ratio, length
 from samestep.common.steps.gradient_transforms import (
     CLIP_CALLS,
     CLIP_EACH,
@@ -135,25 +135,6 @@ def each_alone(evidence: Evidence) -> Words | None:
     is_free = ratio is not None and factor < 1 and near(ratio * factor, 1.0)
     is_alone = ratio is None and all(common_ratio([each]) is not None for each in seen)
     return {"calls": str(calls[1])} if is_free or is_alone else None
-
-
-def loss_and_norm(evidence: Evidence) -> Words | None:
-    """The loss has a factor, which clipping takes out of the gradients again: of all, or of those that reach the bound."""
-    ratio, (one, other), (most, theirs) = evidence.loss_ratio, evidence.scalars(CLIP_NORM), evidence.scalars(CLIP_EACH)
-    if ratio is None or ratio < 1 or near(ratio, 1.0):
-        return None
-    if one and other and near(other / one, ratio) and are_same(evidence, ratio):
-        is_factor = max(evidence.a.factor, evidence.b.factor) < 1
-        return {"ratio": spell(ratio), "how": "; after clipping they are the same"} if is_factor else None
-    if not most or most != theirs or not all(_is_scaled_alone(each, ratio, most) for each in evidence.gradients):
-        return None
-    return {"ratio": spell(ratio), "how": f": none has a norm above {most:g} after it"}
-
-
-def _is_scaled_alone(seen: SeenTensor, ratio: float, most: float) -> bool:
-    """Returns whether B's gradient is so many times A's, or was, and both are clipped to a norm where they exceed it."""
-    norm = seen.norms[0] if seen.norms else 0.0
-    return seen.explained_by(1.0 if near(norm, most) else min(ratio, most / norm) if norm else ratio)
 
 
 MOST_BY_CHANCE = 4.0

@@ -8,7 +8,7 @@ from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Words, near, spell
 from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, differing, length
 from samestep.common.mistakes.targets import said_weights
-from samestep.common.steps.gradient_transforms import GRADIENT_PHASES, factor
+from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_NORM, GRADIENT_PHASES, factor
 from samestep.common.steps.projections import PROJECTIONS
 
 GRADIENTS = ("loss", *GRADIENT_PHASES)
@@ -135,6 +135,25 @@ def are_same(evidence: Evidence, ratio: float) -> bool:
     """
     seen = evidence.gradients
     return not differing(seen) and not all(each.explained_by(ratio) for each in seen)
+
+
+def loss_and_norm(evidence: Evidence) -> Words | None:
+    """The loss has a factor, which clipping takes out of the gradients again: of all, or of those that reach the bound."""
+    ratio, (one, other), (most, theirs) = evidence.loss_ratio, evidence.scalars(CLIP_NORM), evidence.scalars(CLIP_EACH)
+    if ratio is None or ratio < 1 or near(ratio, 1.0):
+        return None
+    if one and other and near(other / one, ratio) and are_same(evidence, ratio):
+        is_factor = max(evidence.a.factor, evidence.b.factor) < 1
+        return {"ratio": spell(ratio), "how": "; after clipping they are the same"} if is_factor else None
+    if not most or most != theirs or not all(_is_scaled_alone(each, ratio, most) for each in evidence.gradients):
+        return None
+    return {"ratio": spell(ratio), "how": f": none has a norm above {most:g} after it"}
+
+
+def _is_scaled_alone(seen: SeenTensor, ratio: float, most: float) -> bool:
+    """Returns whether B's gradient is so many times A's, or was, and both are clipped to a norm where they exceed it."""
+    norm = seen.norms[0] if seen.norms else 0.0
+    return seen.explained_by(1.0 if near(norm, most) else min(ratio, most / norm) if norm else ratio)
 
 
 def last_window(evidence: Evidence) -> Words | None:

@@ -9,7 +9,7 @@ import pytest
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
-from samestep.common.steps.gradient_transforms import CLIP_CALLS, CLIP_EACH, CLIP_MOST, CLIP_NORM, CLIP_VALUE
+from samestep.common.steps.gradient_transforms import CLIP_CALLS, CLIP_MOST, CLIP_NORM, CLIP_VALUE
 from samestep.common.steps.recorded_run import RankSplit
 
 ADAM = {"lr": 0.1, "betas.0": 0.9, "betas.1": 0.999}
@@ -235,19 +235,3 @@ def test_some_gradients_are_clipped_alone_only_where_the_norm_is_theirs(share: f
     side = dataclasses.replace(SIDE, scalars=ADAM | {CLIP_NORM: norm, CLIP_MOST: norm / 2, CLIP_CALLS: 1})
     gradients = [dataclasses.replace(seen(side.factor)[0], norms=(3.0, 3.0 * side.factor)), seen(1.0)[1]]
     assert ("clip_part" in named(Evidence("gradient", 0, SIDE, side, gradients))) == is_named
-
-
-@pytest.mark.parametrize(
-    ("loss", "second", "expected"),
-    [(2.0, 2.0, ["loss_scaled_before_clipping"]), (0.5, 0.5, ["loss_scaled_before_clipping"]), (2.0, 1.5, [])],
-)
-def test_a_factor_of_the_loss_is_left_in_the_gradients_that_are_not_clipped(
-    loss: float, second: float, expected: list[str]
-) -> None:
-    """The first is clipped to the same norm in both."""
-    sides = (dataclasses.replace(SIDE, loss=each, scalars=ADAM | {CLIP_EACH: 1.0}) for each in (1.0, loss))
-    gradients = [
-        dataclasses.replace(each, norms=(norm, norm * ratio), other=ratio * each.one)
-        for each, norm, ratio in zip(seen(1.0), (1.0, 0.4), (1.0, second), strict=True)
-    ]
-    assert named(Evidence("gradient", 0, *sides, gradients)) == expected

@@ -8,7 +8,7 @@ import pytest
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
-from samestep.common.steps.gradient_transforms import CLIP_VALUE
+from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_VALUE
 
 SIDE = Side(1, 2, 2, 1.0, (0.9, 1.1), {0: (1, 2)}, {"lr": 0.1, "weight_decay": 0.5}, (), (), False, ())
 DRAWN = np.random.default_rng(0).normal(size=(4, 8))
@@ -57,3 +57,17 @@ def test_gradients_that_are_clipped_by_value_show_no_factor(scalars: dict[str, f
     ]
     (cause,) = causes(Evidence("loss", 0, a, b, gradients, gradients))
     assert cause.name == "other_loss" and said in cause.sentence
+
+
+@pytest.mark.parametrize(("loss", "second", "is_named"), [(2.0, 2.0, True), (0.5, 0.5, True), (2.0, 1.5, False)])
+def test_a_factor_of_the_loss_is_left_in_the_gradients_that_are_not_clipped(
+    loss: float, second: float, is_named: bool
+) -> None:
+    """The first is clipped to the same norm in both."""
+    a, b = (dataclasses.replace(SIDE, loss=each, scalars=SIDE.scalars | {CLIP_EACH: 1.0}) for each in (1.0, loss))
+    gradients = [
+        SeenTensor(name, "kernel", "parameter", 64, one, ratio * one, 1e-7, 10.0, norms=(norm, norm * ratio))
+        for name, one, norm, ratio in zip("uv", DRAWN, (1.0, 0.4), (1.0, second), strict=False)
+    ]
+    found = [each.name for each in causes(Evidence("gradient", 0, a, b, gradients))]
+    assert found == ["loss_scaled_before_clipping"] * is_named
