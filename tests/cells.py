@@ -17,7 +17,7 @@ SIZED = {
     "ranker": "flights-ranker+embedding=4+hash_buckets=512",
 }
 SHALLOW = f"{SIZED['mlp']}+layers=2"
-"""The mlp for tests that ask how TensorFlow's processes end or meet, not what they compute: each layer is traced anew."""
+"""The mlp for tests of TensorFlow in which one hidden layer says what more would: each layer is traced anew."""
 USUAL_OPTIMIZERS = ("sgd", "adamw")
 """What every row and every product trains with; the others are in `tests/parity/test_optimizers.py`."""
 OWNERS = {wrong.__name__: optimizer for optimizer in OPTIMIZERS for wrong in mistakes_of(optimizer)}

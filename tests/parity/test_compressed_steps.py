@@ -8,7 +8,7 @@ from samestep.common.cell import Cell
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.techniques.compress.flag import COMPRESSIONS
-from tests.cells import SIZED, slow
+from tests.cells import SHALLOW, SIZED, slow
 from tests.conftest import RunCell
 from tests.ledgers import keeps_and_sends_what_was_predicted, sends_what_was_predicted
 from tests.parity.products import record
@@ -50,12 +50,12 @@ def test_a_compressed_run_continues_in_the_other_framework(run_cell: RunCell, tm
     """The residuals are in the state: without them, the second half would be another one."""
     first, then = tmp_path / "first", tmp_path / "then"
     fields = {"dtype": "float64", "devices": 2, "optimizer": "adamw", "keep_state": True}
-    run_cell("torch:ddp+compress=int8", SIZED["mlp"], steps=4, out=str(first), **fields)
+    run_cell("torch:ddp+compress=int8", SHALLOW, steps=4, out=str(first), **fields)
     middle = run_cell(
-        "tf:multi_worker_mirrored+compress=int8", SIZED["mlp"], steps=8, start_from=str(first), out=str(then), **fields
+        "tf:multi_worker_mirrored+compress=int8", SHALLOW, steps=8, start_from=str(first), out=str(then), **fields
     )
-    last = run_cell("torch:ddp+compress=int8", SIZED["mlp"], steps=12, start_from=str(then), **fields)
-    whole = run_cell("numpy:oracle+compress=int8", SIZED["mlp"], steps=12, **fields)
+    last = run_cell("torch:ddp+compress=int8", SHALLOW, steps=12, start_from=str(then), **fields)
+    whole = run_cell("numpy:oracle+compress=int8", SHALLOW, steps=12, **fields)
     assert [*middle.losses, *last.losses] == pytest.approx(whole.losses[4:], rel=1e-12)
     assert middle.parity.passed and last.parity.passed
 

@@ -10,7 +10,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques import Techniques
-from tests.cells import SIZED
+from tests.cells import SHALLOW, SIZED
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 
@@ -42,7 +42,7 @@ def ordered(run_cell: RunCell, cell: str, workload: str, devices: int, **fields:
 def test_one_two_and_four_devices(run_cell: RunCell, row: str) -> None:
     """TensorFlow on one and on four; `test_every_row_on_every_model` has every number."""
     fields, devices = {"optimizer": "adamw", "steps": 4}, (1, 4) if row.startswith("tf:") else (1, 2, 4)
-    assert len({ordered(run_cell, f"{row}+fixed_order=4", SIZED["mlp"], n, **fields) for n in devices}) == 1
+    assert len({ordered(run_cell, f"{row}+fixed_order=4", SHALLOW, n, **fields) for n in devices}) == 1
 
 
 @pytest.mark.slow

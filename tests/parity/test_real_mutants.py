@@ -11,7 +11,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import run
 from samestep.experiments.cli.ending import run_command
-from tests.cells import SIZED
+from tests.cells import SIZED, traced_once
 from tests.lent import LentLauncher
 
 WORKER = "tests.parity.mutant_worker"
@@ -64,7 +64,8 @@ def test_a_mutated_program_is_caught_and_diagnosed(
     mutant_launcher: Launcher, tmp_path: Path, mutant: str, strategy: str, model: str, optimizer: str
 ) -> None:
     framework, _, name = mutant.partition("_")
-    asked = RunConfig(framework=framework, strategy=strategy, workload=SIZED[model], optimizer=optimizer, steps=6)
+    workload = traced_once(framework, SIZED[model])
+    asked = RunConfig(framework=framework, strategy=strategy, workload=workload, optimizer=optimizer, steps=6)
     devices = 1 if strategy == "single" else 2
     asked = dataclasses.replace(
         asked, devices=devices, batch_size=48, dtype="float64", parity=True, out=str(tmp_path / "run")

@@ -7,7 +7,7 @@ import pytest
 from samestep.common.cell import Cell
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
-from tests.cells import SIZED, slow
+from tests.cells import SHALLOW, SIZED, slow
 from tests.conftest import RunCell
 from tests.ledgers import keeps_and_sends_what_was_predicted, sends_what_was_predicted
 from tests.parity.products import record
@@ -42,11 +42,9 @@ def test_a_run_continues_within_a_period_in_the_other_framework(run_cell: RunCel
     """Each rank's weights and optimizer state are in the state, and so are the shared weights and their momentum."""
     first, then, cell = tmp_path / "first", tmp_path / "then", "local_steps=3+outer_rate=0.7+outer_momentum=0.9"
     fields = {"dtype": "float64", "devices": 2, "optimizer": "adamw", "keep_state": True}
-    run_cell(
-        "torch:ddp+local_steps=2+outer_rate=0.7+outer_momentum=0.9", SIZED["mlp"], steps=4, out=str(first), **fields
-    )
-    middle = run_cell(f"tf:mirrored+{cell}", SIZED["mlp"], steps=9, start_from=str(first), out=str(then), **fields)
-    last = run_cell(f"torch:ddp+{cell}", SIZED["mlp"], steps=12, start_from=str(then), **fields)
+    run_cell("torch:ddp+local_steps=2+outer_rate=0.7+outer_momentum=0.9", SHALLOW, steps=4, out=str(first), **fields)
+    middle = run_cell(f"tf:mirrored+{cell}", SHALLOW, steps=9, start_from=str(first), out=str(then), **fields)
+    last = run_cell(f"torch:ddp+{cell}", SHALLOW, steps=12, start_from=str(then), **fields)
     assert middle.parity.passed and last.parity.passed, (middle.parity.reason, last.parity.reason)
     assert max(each.parity.max_relative_loss for each in (middle, last)) <= 1e-12
 

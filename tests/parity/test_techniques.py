@@ -11,7 +11,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
-from tests.cells import SIZED, every_row, traced_once, usual
+from tests.cells import SHALLOW, SIZED, every_row, traced_once, usual
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 from tests.parity.products import record
@@ -50,7 +50,7 @@ COMPILED = [
 ]
 SWITCHED = [
     pytest.param("torch:ddp", False, 1, marks=pytest.mark.torch, id="ddp"),
-    pytest.param("tf:mirrored", True, 8, marks=pytest.mark.tf, id="mirrored"),
+    pytest.param("tf:mirrored", True, 4, marks=pytest.mark.tf, id="mirrored"),
 ]
 
 
@@ -60,7 +60,7 @@ def test_a_compiled_step_is_the_same_step(run_cell: RunCell, cell: str) -> None:
     techniques = Techniques(compile=True, clip_norm=0.5, accumulation_steps=2)
     fields = {"dtype": "float64", "devices": 2 if cell == "tf:mirrored" else 1, "techniques": techniques}
     alone = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # without processes that import torch each to compile beside others
-    result = run_cell(cell, SIZED["mlp"], environment=alone, optimizer="adamw", **fields)
+    result = run_cell(cell, SHALLOW, environment=alone, optimizer="adamw", **fields)
     assert result.parity.passed, result.parity.reason
     assert result.conditions.compilations == 0, "compiled in the first step, whose seconds stand on their own"
     assert result.compile_seconds is not None
@@ -70,7 +70,7 @@ def test_a_compiled_step_is_the_same_step(run_cell: RunCell, cell: str) -> None:
 @pytest.mark.parametrize(("cell", "overlap", "pieces"), SWITCHED)
 def test_gradients_go_in_pieces_or_together(run_cell: RunCell, cell: str, overlap: bool, pieces: int) -> None:
     fields = {"dtype": "float64", "devices": 2, "techniques": Techniques(overlap=overlap)}
-    result = run_cell(cell, SIZED["mlp"], optimizer="sgd", **fields)
+    result = run_cell(cell, SHALLOW, optimizer="sgd", **fields)
     assert result.parity.passed, result.parity.reason
     sends_what_was_predicted(result)
     assert [each.count_per_step for each in result.exchanges] == [pieces]

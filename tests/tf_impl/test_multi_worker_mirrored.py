@@ -19,7 +19,7 @@ from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.runtime.topology import fill_in, own_index, workers
 from samestep.experiments.printing.trace_file import load_trace
-from tests.cells import SHALLOW, SIZED, slow
+from tests.cells import SHALLOW, slow
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import RunTroubled, memory
 
@@ -46,7 +46,7 @@ def test_ledger(run_cell: RunCell, devices: int) -> None:
 @pytest.mark.parametrize("cell", [CELL, *slow("tf:mirrored")])
 def test_with_overlap_the_last_gradient_goes_first(run_cell: RunCell, cell: str) -> None:
     """The backward pass yields it first, and collectives go one after the other: in the other order all would wait."""
-    result = run_cell(f"{cell}+overlap=true", SIZED["mlp"], devices=2, dtype="float64", steps=3)
+    result = run_cell(f"{cell}+overlap=true", SHALLOW, devices=2, dtype="float64", steps=3)
     assert result.parity.passed, result.parity.reason
     first, *_, last = [send.bytes for send in result.processes[0].sends]
     assert (first, last) == (10 * 8, 64 * 32 * 8), "the last bias, and the first kernel"

@@ -9,7 +9,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
-from tests.cells import SIZED
+from tests.cells import SHALLOW, SIZED
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import RunTroubled, memory
 
@@ -25,7 +25,7 @@ def costs_what_was_predicted(result: RunResult) -> None:
 @pytest.mark.parametrize("devices", [pytest.param(2, marks=pytest.mark.slow), 4])
 @pytest.mark.parametrize("reduce", ["ring", "reduction_to_one_device", "hierarchical_copy"])
 def test_every_reduction_takes_the_same_step(run_cell: RunCell, reduce: str, devices: int) -> None:
-    result = run_cell(f"tf:mirrored+reduce={reduce}", SIZED["mlp"], devices=devices, dtype="float64", optimizer="sgd")
+    result = run_cell(f"tf:mirrored+reduce={reduce}", SHALLOW, devices=devices, dtype="float64", optimizer="sgd")
     assert result.parity.passed, result.parity.reason
     costs_what_was_predicted(result)
 
@@ -60,5 +60,5 @@ def test_nccl_needs_gpus(launcher: Launcher, tmp_path) -> None:
 
 @pytest.mark.parametrize("cell", ["tf:mirrored", "tf:central_storage"])
 def test_replicas_run_side_by_side(run_troubled: RunTroubled, cell: str) -> None:
-    result = run_troubled("replicas_meet", cell, SIZED["mlp"], devices=2, steps=5, parity=True)
+    result = run_troubled("replicas_meet", cell, SHALLOW, devices=2, steps=5, parity=True)
     assert result.parity.passed, result.parity.reason

@@ -16,7 +16,7 @@ from samestep.common.techniques import Techniques
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.columns import cell
 from samestep.tf_impl.tpu import probe as tpu_probe
-from tests.cells import SIZED
+from tests.cells import SHALLOW, SIZED
 from tests.conftest import RunCell
 from tests.results import made
 from tests.tf_impl.conftest import RunTroubled, memory
@@ -27,7 +27,7 @@ EMULATED = "emulated: XLA on CPU"
 
 def test_emulation_costs_what_was_predicted_and_is_called_one(run_cell: RunCell) -> None:
     techniques = Techniques(accumulation_steps=2, clip_norm=0.5)
-    result = run_cell("tf:tpu", SIZED["mlp"], devices=2, dtype="float64", steps=5, techniques=techniques)
+    result = run_cell("tf:tpu", SHALLOW, devices=2, dtype="float64", steps=5, techniques=techniques)
     assert result.parity.passed, result.parity.reason
     assert memory(result.processes) == memory(result.predicted.devices())
     assert tuple(result.exchanges) == result.predicted.exchanges
@@ -47,7 +47,7 @@ def test_only_an_emulation_is_called_one() -> None:
 def test_xla_really_compiles_it(run_troubled: RunTroubled, tmp_path: pathlib.Path) -> None:
     """A loss that calls Python trains under mirrored (`test_replicas_run_side_by_side`); XLA cannot compile it."""
     with pytest.raises(WorkerFailed, match="PyFunc"):
-        run_troubled("replicas_meet", "tf:tpu", SIZED["mlp"], devices=2, steps=5, out=str(tmp_path / "run"))
+        run_troubled("replicas_meet", "tf:tpu", SHALLOW, devices=2, steps=5, out=str(tmp_path / "run"))
     assert "on XLA_CPU_JIT: PyFuncStateless" in (tmp_path / "run" / "rank-0.log").read_text()
 
 

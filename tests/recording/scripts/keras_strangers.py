@@ -29,7 +29,7 @@ def built(optimizer, variables):
 def gan():
     """Both networks are updated after one pass of each."""
     maker, critic = network(4, 6, "maker"), network(6, 1, "critic")
-    optimizers = keras.optimizers.Adam(0.001), keras.optimizers.SGD(0.1)
+    optimizers = built(keras.optimizers.Adam(0.001), maker.trainable_variables), keras.optimizers.SGD(0.1)
 
     def step(real, noise):
         with tf.GradientTape() as of_maker, tf.GradientTape() as of_critic:
@@ -321,7 +321,7 @@ def agent():
     networks = [network(6, 4, "actor"), network(10, 1, "critic")]
     copies = [network(6, 4, "slow_actor"), network(10, 1, "slow_critic")]
     actor, critic = networks
-    optimizers = [keras.optimizers.Adam(0.01) for _ in networks]
+    optimizers = [built(keras.optimizers.Adam(0.01), each.trainable_variables) for each in networks]
     shares = (0.2 if "faster" in words else 0.1, 0.1)
 
     def step(given, action, wanted):
