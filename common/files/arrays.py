@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from samestep.common.files.reading import Unreadable, memory_bytes, open_plain
+from samestep.common.files.reading import Unreadable, check_memory, open_plain
 
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
@@ -50,7 +50,7 @@ def each_array(path: Path | str) -> "Iterator[tuple[str, np.ndarray]]":
     with open_plain(path) as file, _one_kind_of_error(), zipfile.ZipFile(file) as archive:
         members = _members(archive, (), os.fstat(file.fileno()).st_size)
         for name, info in sorted(members.items()):
-            _check_memory(_measure(archive, name, info))
+            check_memory(8 * _measure(archive, name, info))
             yield name, _load(archive, info)
 
 
@@ -75,7 +75,7 @@ def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> "dict[str
     """
     with zipfile.ZipFile(file) as archive:
         wanted = _members(archive, names, size)
-        _check_memory(sum(_measure(archive, name, info) for name, info in wanted.items()))
+        check_memory(8 * sum(_measure(archive, name, info) for name, info in wanted.items()))
         return {name: _load(archive, info) for name, info in wanted.items()}
 
 
@@ -91,12 +91,6 @@ def _members(archive: zipfile.ZipFile, names: Collection[str], size: int) -> dic
     if sum(info.file_size for info in wanted.values()) > max(SMALL_BYTES, MOST_INFLATION * size):
         raise Unreadable(f"it inflates to more than {MOST_INFLATION} times its size")
     return wanted
-
-
-def _check_memory(elements: int) -> None:
-    """Refuses so many numbers of eight bytes if this machine has no room for them."""
-    if (needed := 8 * elements) > memory_bytes():
-        raise Unreadable(f"it takes {needed / 2**30:.3g} GiB, and this machine has {memory_bytes() / 2**30:.3g}")
 
 
 def _measure(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from samestep.common.files.reading import Unreadable, memory_bytes, open_plain, read_bytes
+from samestep.common.files.reading import Unreadable, check_memory, open_plain, read_bytes
 from samestep.common.files.safetensors import widened
 from samestep.common.files.symbols import read_symbols, symbol, whole_numbers
 
@@ -53,9 +53,7 @@ def read_dcp(folder: Path) -> dict[str, np.ndarray]:
         places = {_index(key): _place(value) for key, value in said["storage_data"].items()}  # pyrefly: ignore
         kinds = said["state_dict_metadata"]  # pyrefly: ignore
         tensors = {str(name): each.state for name, each in kinds.items() if each.name.endswith("TensorStorageMetadata")}
-        needed = 8 * sum(math.prod(whole_numbers(each["size"])) for each in tensors.values())
-        if needed > memory_bytes():
-            raise Unreadable(f"it takes {needed / 2**30:.3g} GiB, and this machine has {memory_bytes() / 2**30:.3g}")
+        check_memory(8 * sum(math.prod(whole_numbers(each["size"])) for each in tensors.values()))
         found = {name: _joined(folder, name, each, places) for name, each in tensors.items()}
         numbers = {str(name): _number(folder, places.get((str(name), ()))) for name in kinds if name not in tensors}
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:

@@ -35,6 +35,16 @@ def memory_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def check_memory(needed: int) -> None:
+    """Refuses so many bytes if this machine has no room for them.
+
+    Raises:
+        Unreadable: It has not.
+    """
+    if needed > memory_bytes():
+        raise Unreadable(f"it takes {needed / 2**30:.3g} GiB, and this machine has {memory_bytes() / 2**30:.3g}")
+
+
 @contextlib.contextmanager
 def open_plain(path: Path | str) -> Iterator[IO[bytes]]:
     """Opens a plain file. A pipe or a device could be read without end.

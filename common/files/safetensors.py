@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from samestep.common.files.reading import Unreadable, memory_bytes, open_plain, parse_json
+from samestep.common.files.reading import Unreadable, check_memory, open_plain, parse_json
 from samestep.common.files.writing import replacing
 
 SUFFIX = ".safetensors"
@@ -59,8 +59,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     """
     with open_plain(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > memory_bytes():
-            raise Unreadable(f"it takes {size / 2**30:.3g} GiB, and this machine has {memory_bytes() / 2**30:.3g}")
+        check_memory(size)
         length = int.from_bytes(file.read(8), "little")
         if not 0 < length <= min(size - 8, _MOST_HEADER_BYTES):
             raise Unreadable(f"its header claims {length} bytes")

@@ -136,12 +136,9 @@ def _all_to_all(shape: Shape, tokens: float, part: BlockPart, machine: Machine) 
         block = BlockPass(tokens, shape.width, *attention, taken, part.tensor, part.splits_sequence, ranks)
         exchange = hooks_of(name).all_to_all if ranks > 1 else None
         each = exchange(block) if exchange is not None else ()
-        found[name] = sum((_send_all(numbers, ranks, stride, machine) for numbers in each), 0.0)
+        wait = machine.wait_seconds * last_of(ranks)
+        found[name] = sum((wait + all_to_all_seconds(machine, ITEM * numbers, ranks, stride) for numbers in each), 0.0)
     return found
-
-
-def _send_all(numbers: float, ranks: int, stride: int, machine: Machine) -> float:
-    return machine.wait_seconds * last_of(ranks) + all_to_all_seconds(machine, ITEM * numbers, ranks, stride)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -41,11 +41,6 @@ class RankedStrategy:
     shards_optimizer: bool = False
 
     @property
-    def shards_over_replicas(self) -> bool:
-        """Whether replicas, which have all parameters, share something else."""
-        return self.sharding > 0 and not self.in_shards
-
-    @property
     def title(self) -> str:
         """What tables call it."""
         if self.composed:

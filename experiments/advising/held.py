@@ -148,7 +148,7 @@ def _kept(asked: _Asked, number: int) -> tuple[KeptByStage, ...] | None:
 
 def _asked_state(run: Run, row: RankedStrategy, schedule: str) -> _Asked:
     """Asks for the state of a run, with at most two replicas where their number does not matter."""
-    if not (row.composed or row.shards_over_replicas):
+    if not row.composed and (row.in_shards or not row.sharding):  # else replicas share something
         split = run.mesh.cutting("parameters", "stacked", "features", "layers")
         run = dataclasses.replace(
             run, mesh=Mesh.of_replicas(1 + bool(run.mesh.expert_replica_axes), split=dict(split.axes))

@@ -106,9 +106,9 @@ def test_what_inflates_beyond_the_limit_is_refused(path: Path) -> None:
 
 def test_what_no_memory_holds_as_float64_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(path, there=np.zeros(1000, np.uint8))
-    monkeypatch.setattr("samestep.common.files.arrays.memory_bytes", lambda: 7999)
+    monkeypatch.setattr("samestep.common.files.reading.memory_bytes", lambda: 7999)
     assert why(path).startswith("it takes 7.45e-06 GiB")
-    monkeypatch.setattr("samestep.common.files.arrays.memory_bytes", lambda: 8000)
+    monkeypatch.setattr("samestep.common.files.reading.memory_bytes", lambda: 8000)
     assert read_arrays(path)["there"].shape == (1000,)
 
 
