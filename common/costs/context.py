@@ -13,7 +13,7 @@ from samestep.common.features.used import with_layers
 from samestep.common.ledger import Ledger
 from samestep.common.mesh import HEADS, Mesh
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import computed_twice, without_rounding
+from samestep.common.techniques.used import computed_twice, without
 
 
 def cp(run: Run, backend: str) -> Ledger:
@@ -67,7 +67,7 @@ def context(run: Run, backend: str) -> Ledger:
     options = run.options if is_cut else dataclasses.replace(run.options, attention_exchange=HEADS)
     kept = activation_bytes(dataclasses.replace(run, mesh=mesh, options=options)) if is_even else None
     # Projections return numbers of the variables' type.
-    in_one_type = dataclasses.replace(run, techniques=without_rounding(run.techniques))
+    in_one_type = dataclasses.replace(run, techniques=without("gradient_error", run.techniques))
     summed = replicated(run, backend)
     held = tuple(dataclasses.replace(each, activations_bytes=kept) for each in summed.footprints)
     # A reduce-scatter is there between GPUs alone (2.21).

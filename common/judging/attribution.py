@@ -15,7 +15,7 @@ from samestep.common.flags import flags, spell_flag
 from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation
 from samestep.common.judging.reference_run import Rerun, reference_of, without_counterpart
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import as_written, rounding_flags, without_rounding
+from samestep.common.techniques.used import flags_of, without
 
 STEPS = 5
 """How many steps are repeated: a suspect shows in the first, or in the second where only its statistics differ."""
@@ -142,7 +142,9 @@ def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun) -> str:
         The reason why the strategy takes another step; "" if it does not.
     """
     short = _shortened(run, first)
-    short = dataclasses.replace(short, techniques=as_written(short.techniques))  # compiling once is enough
+    short = dataclasses.replace(
+        short, techniques=without("replaces_code", short.techniques)
+    )  # compiling once is enough
     left = 0.0 if short.described() == reference_of(short).described() else _off(short, rerun)
     if left <= LOSS_BOUND[short.dtype]:
         return ""
@@ -172,14 +174,14 @@ def _blame_port(short: Run, rerun: Rerun) -> str | None:
 def _shortened(run: Run, first: int) -> Run:
     """Returns the first steps of a run, in the best dtype there is."""
     dtype = "float64" if "float64" in run.strategy.dtypes else run.dtype
-    techniques = without_rounding(run.techniques)
+    techniques = without("gradient_error", run.techniques)
     return dataclasses.replace(run, dtype=dtype, steps=min(run.steps, first + STEPS), techniques=techniques)
 
 
 def _rounding(run: Run) -> str:
     """Returns the flags that have loss and gradients rounded; "" if none does."""
     usual = flags(run.techniques)
-    asked = [name for name, value in rounding_flags(run.techniques).items() if value != usual[name].default]
+    asked = [name for name, value in flags_of("gradient_error", run.techniques).items() if value != usual[name].default]
     return " ".join(map(spell_flag, asked))
 
 

@@ -15,7 +15,7 @@ from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation, judge
 from samestep.common.judging.reference_run import ComparedSteps, Curve, Rerun, reference_of, without_counterpart
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import as_written, without_rounding
+from samestep.common.techniques.used import without
 
 PortedModel = tuple[PortCase, PortVerdict]
 """Two implementations of a model, and what comparing them found."""
@@ -125,7 +125,7 @@ def is_right_but_for_port(run: Run, first: int, noise: float, rerun: Rerun | Non
     """
     if rerun is None or ask is None or not _is_ported(run):
         return False
-    techniques = as_written(without_rounding(run.techniques))
+    techniques = without("replaces_code", without("gradient_error", run.techniques))
     short = dataclasses.replace(run, dtype="float64", steps=min(run.steps, first + STEPS), techniques=techniques)
     found = _judge_anew(short, rerun.steps(reference_of(short)).losses, noise, rerun, ask)
     return found is not None and bool(found.passed)

@@ -23,7 +23,7 @@ from samestep.common.judging.roundoff import EXPLAINED, SPREAD
 from samestep.common.program import TrainState
 from samestep.common.request import FRAMEWORKS, UNIT_ROUNDOFF
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import gradient_error, rounding_flags
+from samestep.common.techniques.used import flags_of, gradient_error
 
 REPLAYED = 6
 """How many steps are replayed at most, from the first to the one that is off."""
@@ -88,7 +88,7 @@ def _steps_agree(run: Run, bad: int, start: TrainState, rerun: Rerun, alone: Rer
     def take(before: TrainState) -> tuple[float, TrainState]:
         assert alone is not None
         one = without_counterpart(run)
-        techniques = dataclasses.replace(one.techniques, **rounding_flags(run.techniques))
+        techniques = dataclasses.replace(one.techniques, **flags_of("gradient_error", run.techniques))
         one = dataclasses.replace(one, dtype=run.dtype, techniques=techniques, steps=before.step + 1)
         curve = alone.steps(one, before)
         return curve.losses[-1], curve.state

@@ -13,7 +13,7 @@ from samestep.common.reference.step import transform
 from samestep.common.strategy import Run
 from samestep.common.techniques.local_steps.ranks import averaged, kept, of_rank, pack
 from samestep.common.techniques.technique import Periods
-from samestep.common.techniques.used import alone, periods_of
+from samestep.common.techniques.used import periods_of, without
 
 if TYPE_CHECKING:
     from samestep.common.reference.program import TrainingProgram
@@ -37,7 +37,7 @@ class RankPrograms:
             run,
             mesh=Mesh((("data", 1),)),
             batch_size=run.batch_size // run.num_devices,
-            techniques=alone(run.techniques),
+            techniques=without("periods", run.techniques),
         )
         self.ranks = [make(own, start and _own(start, place)) for place in range(run.num_devices)]
         self.techniques, self.outer = run.techniques, periods.statement

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from samestep.common.flags import spell_flag
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
@@ -24,22 +23,15 @@ class GradientExchange:
     """What an exchange of gradients computes where it is not their sum; it depends on how the batch is split over devices.
 
     Attributes:
-        name: The field of the flag that asks for it.
         statement: What it computes, in NumPy: (run, the gradients of each rank, what each kept of the last step) -> their sum
             as every rank has it, and what each keeps.
         kept_bytes: What a device keeps from one step to the next for some parameters.
         first_step: The first step that has it, counted from 0; those before exchange plain sums.
     """
 
-    name: str
     statement: "Statement"
     kept_bytes: Callable[[Run, Iterable[Param]], int]
     first_step: Callable[[Techniques], int]
-
-    @property
-    def flag(self) -> str:
-        """The flag that asks for it."""
-        return spell_flag(self.name)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,20 +39,13 @@ class Periods:
     """Periods of steps that ranks take alone, with weights and optimizer state of their own; each ends with a step of all.
 
     Attributes:
-        name: The field of the flag that asks for them.
         statement: The step of all ranks, in NumPy: (techniques, the weights that the period began with, the running sum of such
             steps, the weights of each rank) -> the weights that the next period begins with, and the sum.
         kept_bytes: What a device keeps from one period to the next for some parameters.
     """
 
-    name: str
     statement: "OuterStep"
     kept_bytes: Callable[[Run, Iterable[Param]], int]
-
-    @property
-    def flag(self) -> str:
-        """The flag that asks for them."""
-        return spell_flag(self.name)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 from typing import Literal
 
-from samestep.common.flags import Scalar, flags, spell_flags
+from samestep.common.flags import Scalar, flags, spell_flag, spell_flags
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.clip_norm.technique import CLIP_NORM
@@ -23,7 +23,7 @@ from samestep.common.workload.models.dtypes import Dtypes
 from samestep.common.workload.models.spec import Param, Segment
 
 Hook = Literal["exchange", "periods", "transform", "gradient_error", "replaces_code"]
-"""What rows refuse whatever technique it belongs to."""
+"""What rows refuse, and what a run is taken without, whatever technique it belongs to."""
 TECHNIQUES: tuple[Technique, ...] = (
     RECOMPUTE,
     COMPRESS,
@@ -77,20 +77,10 @@ STEPS_ALONE: dict[str, Scalar] = {"local_steps": 500, "outer_rate": 0.7, "outer_
 """How devices take steps alone, as in Douillard et al., arXiv 2311.08105, sections 2 and 3 (DiLoCo)."""
 
 
-def period_flags(techniques: Techniques) -> dict[str, Scalar]:
-    """Returns the flags of steps that ranks take alone, where these are not at their defaults."""
-    return _flags_of(techniques, lambda each: each.periods is not None)
-
-
-def alone(techniques: Techniques) -> Techniques:
-    """Returns the techniques by which a rank takes its own steps within a period."""
-    return _without(techniques, period_flags(techniques))
-
-
 def counts_devices(techniques: Techniques) -> str:
     """Returns the flag of what makes another step on another number of devices; "" if nothing does."""
-    own = exchange_of(techniques) or periods_of(techniques)
-    return own.flag if own else ""
+    own = (next(iter(flags(each.flags))) for each in used(techniques) if each.exchange or each.periods)
+    return next(map(spell_flag, own), "")
 
 
 def kept_bytes(run: Run, params: Collection[Param]) -> int:
@@ -153,34 +143,9 @@ def computed_twice(run: Run) -> tuple[Segment, ...]:
     return tuple(segment for each in used(run.techniques) for segment in each.computed_twice(run))
 
 
-def transform_flags(techniques: Techniques) -> dict[str, Scalar]:
-    """Returns the flags of the techniques that change the gradient of the whole batch, by name; none if nothing does."""
-    return _flags_of(techniques, lambda each: each.transform is not None)
-
-
-def rounding_flags(techniques: Techniques) -> dict[str, Scalar]:
-    """Returns the flags of the techniques that round loss and gradients, by name; none if nothing does."""
-    return _flags_of(techniques, lambda each: each.gradient_error is not None)
-
-
-def _flags_of(techniques: Techniques, has: Callable[[Technique], bool]) -> dict[str, Scalar]:
-    own = [each for each in used(techniques) if has(each)]
-    return {name: getattr(techniques, name) for each in own for name in flags(each.flags)}
-
-
 def rounding_asked(techniques: Techniques) -> dict[str, Scalar]:
     """Returns the flags of every technique that rounds loss and gradients, by name, used or not."""
     return {name: getattr(techniques, name) for each in TECHNIQUES if each.gradient_error for name in flags(each.flags)}
-
-
-def without_rounding(techniques: Techniques) -> Techniques:
-    """Returns the techniques without those that round loss and gradients."""
-    return _without(techniques, rounding_flags(techniques))
-
-
-def without_transforms(techniques: Techniques) -> Techniques:
-    """Returns the techniques without those that change the gradient of the whole batch."""
-    return _without(techniques, transform_flags(techniques))
 
 
 def replaces_code(techniques: Techniques) -> bool:
@@ -188,10 +153,12 @@ def replaces_code(techniques: Techniques) -> bool:
     return any(each.replaces_code for each in used(techniques))
 
 
-def as_written(techniques: Techniques) -> Techniques:
-    """Returns the techniques without those that have a compiler write the code anew, which takes time once."""
-    return _without(techniques, _flags_of(techniques, lambda each: each.replaces_code))
+def flags_of(hook: Hook, techniques: Techniques) -> dict[str, Scalar]:
+    """Returns the flags of the techniques that a run uses and that fill in a hook, by name; none if none does."""
+    own = [each for each in used(techniques) if getattr(each, hook)]
+    return {name: getattr(techniques, name) for each in own for name in flags(each.flags)}
 
 
-def _without(techniques: Techniques, names: Iterable[str]) -> Techniques:
-    return dataclasses.replace(techniques, **{name: getattr(Techniques(), name) for name in names})
+def without(hook: Hook, techniques: Techniques) -> Techniques:
+    """Returns the techniques without those that fill in a hook."""
+    return dataclasses.replace(techniques, **{name: getattr(Techniques(), name) for name in flags_of(hook, techniques)})

@@ -12,7 +12,7 @@ from samestep.common.cell import Cell
 from samestep.common.mesh import AXES, SPLITS_MODEL, Dimension, Mesh, divisors
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import period_flags
+from samestep.common.techniques.used import flags_of
 
 FRAMEWORK = "torch"
 """The framework whose rows are ranked."""
@@ -126,7 +126,7 @@ class Candidate:
         given |= {"shard_optimizer": "true"} if self.row.shards_optimizer else {}
         given |= {"accumulation_steps": self.run.passes} if self.run.passes > 1 else {}
         given |= {"recompute": "true"} if self.forward_passes > 1 else {}
-        given |= period_flags(self.run.techniques)
+        given |= flags_of("periods", self.run.techniques)
         return str(Cell(self.run.framework, self.run.strategy.name).extended({**given, "mesh": self.run.mesh}))
 
 

@@ -9,7 +9,7 @@ from samestep.common.flags import flags, spell_flag
 from samestep.common.mesh import divisors
 from samestep.common.optimizer import refuse_some
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import computed_twice, rounding_flags, transform_flags
+from samestep.common.techniques.used import computed_twice, flags_of
 from samestep.common.workload.models.spec import shared_parameters
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.torch_impl.rows.options import (
@@ -227,7 +227,10 @@ def check_shards(run: Run) -> None:
             attentions are to exchange keys and values along no axis.
     """
     refuse_lonely(run)
-    found = [spell_flag(name) for name in (*transform_flags(run.techniques), *rounding_flags(run.techniques))]
+    found = [
+        spell_flag(name)
+        for name in (*flags_of("transform", run.techniques), *flags_of("gradient_error", run.techniques))
+    ]
     found += [f"the axis {name}" for name in run.mesh.replica_axes]
     if run.techniques.fixed_order is not None and found:
         raise ConfigError(

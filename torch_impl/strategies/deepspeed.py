@@ -17,7 +17,7 @@ import deepspeed.runtime.zero.muon.muon_optimizer  # the engine imports it, with
 import torch
 
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import without_transforms
+from samestep.common.techniques.used import without
 from samestep.common.workload.models.spec import ModelSpec, num_params
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.deepspeed.engine import EngineState, EngineUpdate
@@ -85,5 +85,5 @@ def build(run: Run[DeepSpeedOptions]) -> TrainingProgram:
         watch=lambda: state.followed,
     )
     # The update transforms the gradients; the program around it sees none.
-    inner = dataclasses.replace(run, techniques=without_transforms(run.techniques))
+    inner = dataclasses.replace(run, techniques=without("transform", run.techniques))
     return TrainingProgram(inner, parts)

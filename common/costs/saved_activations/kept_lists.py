@@ -11,7 +11,7 @@ from samestep.common.costs.saved_activations.copies import keeps_wide
 from samestep.common.costs.sizes import ID_BYTES
 from samestep.common.features.used import takes_keys
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import without_rounding
+from samestep.common.techniques.used import without
 from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
 from samestep.common.workload.saved import BEHIND, Kept, SavedLists, keep_all
 
@@ -23,7 +23,7 @@ def keeps_behind(run: Run, segment: Segment) -> bool:
         run: What is trained.
         segment: A segment of its model.
     """
-    in_one_dtype = dataclasses.replace(run, techniques=without_rounding(run.techniques))
+    in_one_dtype = dataclasses.replace(run, techniques=without("gradient_error", run.techniques))
     model, lists = run.workload.model, framework_info(run.framework).saved(in_one_dtype, False)
     assert lists is not None  # only of frameworks that split segments
     return takes_keys(model) or f"{segment.name}{BEHIND}" in keep_all(lists, model, run.item_bytes)

@@ -75,7 +75,6 @@ COMPRESS = Technique(
     in_textbooks=("activations",),
     gradient_sends=compressed_sends,
     exchange=GradientExchange(
-        name="compress",
         statement=exchange,
         kept_bytes=residuals_bytes,
         first_step=lambda techniques: techniques.compress_warmup_steps,

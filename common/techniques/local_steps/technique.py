@@ -106,6 +106,6 @@ LOCAL_STEPS = Technique(
     refuse_launch=refuse_launch,
     gradient_sends=weights_sends,
     find_flaw=find_flaw,
-    periods=Periods(name="local_steps", statement=outer_step, kept_bytes=kept_bytes),
+    periods=Periods(statement=outer_step, kept_bytes=kept_bytes),
     in_textbooks=("activations",),
 )
