@@ -13,28 +13,12 @@ from samestep.tf_impl.models.user_model import UserModel
 from samestep.tf_impl.upstream import watching_operations
 
 PRODUCTS = (
-    "MatMul",
-    "BatchMatMulV2",
-    "Einsum",
-    "Conv1D",
-    "Conv2D",
-    "Conv3D",
-    "Conv2DBackpropInput",
-    "DepthwiseConv2dNative",
+    *("MatMul", "BatchMatMulV2", "Einsum", "Conv1D", "Conv2D", "Conv3D"),
+    *("Conv2DBackpropInput", "DepthwiseConv2dNative"),
 )
 MOVES = (
-    *(
-        "Reshape",
-        "Transpose",
-        "Squeeze",
-        "ExpandDims",
-        "Identity",
-        "StridedSlice",
-        "Slice",
-        "GatherV2",
-        "ResourceGather",
-    ),
-    *("Split", "SplitV", "Unpack", "Pack", "ConcatV2", "Fill", "Tile", "Pad", "PadV2", "SelectV2"),
+    *("Reshape", "Transpose", "Squeeze", "ExpandDims", "Identity", "StridedSlice", "Slice", "GatherV2"),
+    *("ResourceGather", "Split", "SplitV", "Unpack", "Pack", "ConcatV2", "Fill", "Tile", "Pad", "PadV2", "SelectV2"),
 )
 """Operations whose results are numbers that they were given."""
 

@@ -16,23 +16,15 @@ import tensorflow as tf
 from samestep.common.errors import Unavailable
 from samestep.tf_impl.upstream import argument_names, nodes
 
-COLLECTIVES = {
-    "CollectiveReduce": "all_reduce",
-    "CollectiveReduceV2": "all_reduce",
-    "CollectiveReduceV3": "all_reduce",
-    "CollectiveGather": "all_gather",
-    "CollectiveGatherV2": "all_gather",
-    "CollectiveAllToAllV2": "all_to_all",
-    "CollectiveAllToAllV3": "all_to_all",
-    "CollectiveReduceScatterV2": "reduce_scatter",
-    "CollectiveBcastSend": "broadcast",
-    "CollectiveBcastSendV2": "broadcast",
-    "CollectiveBcastRecv": "broadcast",  # all take part in a broadcast, as in torch
-    "CollectiveBcastRecvV2": "broadcast",
-    "NcclAllReduce": "all_reduce",
-    "CrossReplicaSum": "all_reduce",  # between the cores of a TPU
-    "AllToAll": "all_to_all",  # likewise
+_NAMES = {
+    "all_reduce": "CollectiveReduce CollectiveReduceV2 CollectiveReduceV3 NcclAllReduce CrossReplicaSum",
+    "all_gather": "CollectiveGather CollectiveGatherV2",
+    "all_to_all": "CollectiveAllToAllV2 CollectiveAllToAllV3 AllToAll",
+    "reduce_scatter": "CollectiveReduceScatterV2",
+    # All take part in a broadcast, as in torch.
+    "broadcast": "CollectiveBcastSend CollectiveBcastSendV2 CollectiveBcastRecv CollectiveBcastRecvV2",
 }
+COLLECTIVES = {kind: operation for operation, kinds in _NAMES.items() for kind in kinds.split()}
 """By the type of the operation."""
 MOVE_NOTHING = {
     "CollectiveInitializeCommunicator": "it finds out who takes part",

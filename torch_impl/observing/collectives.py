@@ -32,45 +32,46 @@ class Signature(NamedTuple):
 
 
 _NATIVE = {
-    "c10d::allreduce_": Signature("all_reduce", 0, 1),
-    "c10d::allreduce_coalesced_": Signature("all_reduce", 0, 1),
-    "c10d::reduce_": Signature("reduce", 0, 1),
-    "c10d::broadcast_": Signature("broadcast", 0, 1, peer=2),
-    "c10d::allgather_": Signature("all_gather", 1, 2),
-    "c10d::_allgather_base_": Signature("all_gather", 1, 2),
-    "c10d::allgather_coalesced_": Signature("all_gather", 1, 2),
-    "c10d::allgather_into_tensor_coalesced_": Signature("all_gather", 1, 2),
-    "c10d::reduce_scatter_": Signature("reduce_scatter", 1, 2),
-    "c10d::_reduce_scatter_base_": Signature("reduce_scatter", 1, 2),
-    "c10d::reduce_scatter_tensor_coalesced_": Signature("reduce_scatter", 1, 2),
-    "c10d::alltoall_": Signature("all_to_all", 1, 2),
-    "c10d::alltoall_base_": Signature("all_to_all", 1, 2),
-    "c10d::gather_": Signature("gather", 1, 2),
-    "c10d::scatter_": Signature("scatter", 1, 2),  # of the root alone; the others have no inputs
-    "c10d::send": Signature("send", 0, 1, peer=2),
+    Signature("all_reduce", 0, 1): "allreduce_ allreduce_coalesced_",
+    Signature("reduce", 0, 1): "reduce_",
+    Signature("broadcast", 0, 1, peer=2): "broadcast_",
+    Signature("all_gather", 1, 2): (
+        "allgather_ _allgather_base_ allgather_coalesced_ allgather_into_tensor_coalesced_"
+    ),
+    Signature("reduce_scatter", 1, 2): "reduce_scatter_ _reduce_scatter_base_ reduce_scatter_tensor_coalesced_",
+    Signature("all_to_all", 1, 2): "alltoall_ alltoall_base_",
+    Signature("gather", 1, 2): "gather_",
+    Signature("scatter", 1, 2): "scatter_",  # of the root alone; the others have no inputs
+    Signature("send", 0, 1, peer=2): "send",
 }
 _FUNCTIONAL = {
-    "all_reduce": Signature("all_reduce", 0, 2),
-    "all_reduce_": Signature("all_reduce", 0, 2),
-    "all_reduce_coalesced": Signature("all_reduce", 0, 2),
-    "all_reduce_coalesced_": Signature("all_reduce", 0, 2),
-    "broadcast": Signature("broadcast", 0, 2, peer=1),
-    "broadcast_": Signature("broadcast", 0, 2, peer=1),
-    "all_gather_into_tensor": Signature("all_gather", 0, 2),
-    "all_gather_into_tensor_out": Signature("all_gather", 0, 2),
-    "all_gather_into_tensor_coalesced": Signature("all_gather", 0, 2),
-    "reduce_scatter_tensor": Signature("reduce_scatter", 0, 3),
-    "reduce_scatter_tensor_out": Signature("reduce_scatter", 0, 3),
-    "reduce_scatter_tensor_coalesced": Signature("reduce_scatter", 0, 3),
-    "all_to_all_single": Signature("all_to_all", 0, 3),
-    "isend": Signature("send", 0, 3, peer=1),
+    Signature("all_reduce", 0, 2): "all_reduce all_reduce_ all_reduce_coalesced all_reduce_coalesced_",
+    Signature("broadcast", 0, 2, peer=1): "broadcast broadcast_",
+    Signature("all_gather", 0, 2): (
+        "all_gather_into_tensor all_gather_into_tensor_out all_gather_into_tensor_coalesced"
+    ),
+    Signature("reduce_scatter", 0, 3): (
+        "reduce_scatter_tensor reduce_scatter_tensor_out reduce_scatter_tensor_coalesced"
+    ),
+    Signature("all_to_all", 0, 3): "all_to_all_single",
+    Signature("send", 0, 3, peer=1): "isend",
 }
-_DIFFERENTIABLE = ("all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single")
+_DIFFERENTIABLE = {
+    Signature("all_gather", 0, 2): "all_gather_into_tensor",
+    Signature("reduce_scatter", 0, 3): "reduce_scatter_tensor",
+    Signature("all_to_all", 0, 3): "all_to_all_single",
+}
+_OF_NAMESPACES = {
+    "c10d": _NATIVE,
+    "_c10d_functional": _FUNCTIONAL,
+    "_c10d_functional_autograd": _DIFFERENTIABLE,
+    "_dtensor": {Signature("all_to_all", 0, 3): "shard_dim_alltoall"},
+}
 COLLECTIVES = {
-    **_NATIVE,
-    **{f"_c10d_functional::{name}": each for name, each in _FUNCTIONAL.items()},
-    **{f"_c10d_functional_autograd::{name}": _FUNCTIONAL[name] for name in _DIFFERENTIABLE},
-    "_dtensor::shard_dim_alltoall": Signature("all_to_all", 0, 3),
+    f"{namespace}::{name}": signature
+    for namespace, table in _OF_NAMESPACES.items()
+    for signature, names in table.items()
+    for name in names.split()
 }
 """By the operator's name."""
 MOVE_NOTHING = {
