@@ -69,15 +69,15 @@ class Mutant:
     cell: str = ""
 
 
-def in_records(name: str, apply: Apply, cell: str = "") -> Mutant:
-    """Makes a mutant of a mistake that records of scripts show as well, which has its sentence.
+def in_cell(cell: str, sentences: Mapping[str, str], **apply: Apply) -> tuple[Mutant, ...]:
+    """Makes mutants that matter in one cell.
 
     Args:
-        name: The name of the mistake.
-        apply: As in `Mutant`, like the next one.
-        cell: See there.
+        cell: As in `Mutant`.
+        sentences: Their sentences by name. A mistake that records of scripts show as well has its sentence there.
+        apply: Name -> as in `Mutant`.
     """
-    return Mutant(name, of_step(name), apply, cell)
+    return tuple(Mutant(name, sentences.get(name) or of_step(name), each, cell) for name, each in apply.items())
 
 
 def mistakes_below(package: str, path: Iterable[str]) -> tuple[Mutant, ...]:
@@ -180,43 +180,41 @@ def _tanh_backward(params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arra
     return dy * (0.5 * (1 + tanh) + 0.5 * x * (1 - tanh**2) * TANH_SCALE * (1 + 3 * 0.044715 * x * x))
 
 
+_SENTENCES = {
+    "unsent_gradients": "the gradient is only the first shard's part of the sum over {devices} devices: the others' "
+    "never arrived",
+    "swapped_batch": "it trained on the next step's batch: the order of the batches is wrong",
+    "float32_hyper_parameters": "a hyper-parameter passed through float32 on its way into the update",
+    "transposed_kernel": "a square kernel is used transposed",
+    "norm_epsilon": "the layer normalisation's epsilon is 1e-6, not 1e-5",
+    "missing_causal_mask": "attention sees the tokens to come: the causal mask is missing",
+    "tanh_gelu": "GELU is approximated with tanh",
+}
 MUTANTS = (
-    in_records("sum_for_mean", partial(_scaled, lambda devices: devices)),
-    in_records("mean_twice", partial(_scaled, lambda devices: 1 / devices)),
-    in_records("dropped_shard", partial(weigh_shards, lambda shard, count: float(shard < count - 1))),
-    in_records("forgotten_exchange", partial(weigh_shards, lambda shard, count: float(shard == 0) * count)),
-    Mutant(
-        "unsent_gradients",
-        "the gradient is only the first shard's part of the sum over {devices} devices: the others' never arrived",
-        partial(weigh_shards, lambda shard, count: float(shard == 0)),
+    *in_cell(
+        "",
+        _SENTENCES,
+        sum_for_mean=partial(_scaled, lambda devices: devices),
+        mean_twice=partial(_scaled, lambda devices: 1 / devices),
+        dropped_shard=partial(weigh_shards, lambda shard, count: float(shard < count - 1)),
+        forgotten_exchange=partial(weigh_shards, lambda shard, count: float(shard == 0) * count),
+        unsent_gradients=partial(weigh_shards, lambda shard, count: float(shard == 0)),
+        swapped_batch=_swapped_batch,
+        stale_gradient=_stale_gradient,
     ),
-    Mutant("swapped_batch", "it trained on the next step's batch: the order of the batches is wrong", _swapped_batch),
-    in_records("stale_gradient", _stale_gradient),
     *(
         Mutant(wrong.__name__, said, partial(_update, optimizer, wrong))
         for optimizer in OPTIMIZERS
         for wrong, said in mistakes_of(optimizer).items()
     ),
-    Mutant(
-        "float32_hyper_parameters",
-        "a hyper-parameter passed through float32 on its way into the update",
-        _float32_hyper_parameters,
-    ),
-    in_records("late_rate", _late_rate, "synthetic-mlp+width=8+warmup_steps=40"),
-    Mutant("transposed_kernel", "a square kernel is used transposed", _transposed_kernel),
-    Mutant(
-        "norm_epsilon",
-        "the layer normalisation's epsilon is 1e-6, not 1e-5",
-        partial(_on_layers, Norm, {"epsilon": 1e-6}),
-    ),
-    Mutant(
-        "missing_causal_mask",
-        "attention sees the tokens to come: the causal mask is missing",
-        partial(_on_layers, Attention, {"sees": lambda tokens: np.ones((tokens, tokens))}),
-    ),
-    Mutant(
-        "tanh_gelu",
-        "GELU is approximated with tanh",
-        partial(_on_layers, Gelu, {"forward": _tanh_forward, "backward": _tanh_backward}),
+    *in_cell("", _SENTENCES, float32_hyper_parameters=_float32_hyper_parameters),
+    *in_cell("synthetic-mlp+width=8+warmup_steps=40", _SENTENCES, late_rate=_late_rate),
+    *in_cell(
+        "",
+        _SENTENCES,
+        transposed_kernel=_transposed_kernel,
+        norm_epsilon=partial(_on_layers, Norm, {"epsilon": 1e-6}),
+        missing_causal_mask=partial(_on_layers, Attention, {"sees": lambda tokens: np.ones((tokens, tokens))}),
+        tanh_gelu=partial(_on_layers, Gelu, {"forward": _tanh_forward, "backward": _tanh_backward}),
     ),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from samestep.common.batch import Batch
 from samestep.common.program import Arrays
 from samestep.common.reference.models.transformer import Embedding, TiedLogits
-from samestep.common.reference.mutants import GPT, Apply, Context, Mutant, in_records
+from samestep.common.reference.mutants import GPT, Apply, Context, in_cell
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.wrong_steps import Part, change_gradients, layers_of, parts_of, times, weigh_parts
 from samestep.common.workload.models.spec import ignores_targets
@@ -157,75 +157,48 @@ def _by_micro(weight: Callable[[int, int], float]) -> Apply:
     return partial(weigh_microbatches, weight)
 
 
+_SENTENCES = {
+    "ignored_counted": "targets that do not count are in the divisor: padding is counted",
+    "divided_each_microbatch": "the sum of micro-batches is divided after each of them: a moving average, not a sum",
+    "doubled_each_microbatch": "what was accumulated is doubled by each further micro-batch",
+    "last_microbatch_only": "only the last micro-batch counts: the others were overwritten",
+    "last_microbatch_lost": "the last micro-batch is missing: the exchange came before it",
+    "loss_of_first_replica": "the reported loss is that of the first shard alone; the step itself is right",
+    "loss_divided_twice": "the reported loss is divided by {devices} replicas once more; the step itself is right",
+    "identity_log_softmax": "the gradient of log-softmax is that of the identity",
+    "head_half_only": "the tied table has only half of its gradient, that of the head",
+    "tied_halves_averaged": "the two halves of the tied table's gradient are averaged, not added",
+    "tied_head_twice": "the head's half of the tied table's gradient counts twice",
+}
 MISTAKES = (
-    in_records("mean_of_means", mean_of_means, f"{_IGNORED}+accumulation_steps=4"),
-    Mutant(
-        "ignored_counted", "targets that do not count are in the divisor: padding is counted", count_ignored, _IGNORED
-    ),
-    in_records("times_targets", times_targets, GPT),
-    in_records("times_microbatches", _by_micro(lambda micro, count: count), _STEPS),
-    in_records("divided_by_microbatches", _by_micro(lambda micro, count: 1 / count), _STEPS),
-    Mutant(
-        "divided_each_microbatch",
-        "the sum of micro-batches is divided after each of them: a moving average, not a sum",
-        _by_micro(lambda micro, count: count ** -float(count - micro)),
+    *in_cell(f"{_IGNORED}+accumulation_steps=4", _SENTENCES, mean_of_means=mean_of_means),
+    *in_cell(_IGNORED, _SENTENCES, ignored_counted=count_ignored),
+    *in_cell(GPT, _SENTENCES, times_targets=times_targets),
+    *in_cell(
         _STEPS,
+        _SENTENCES,
+        times_microbatches=_by_micro(lambda micro, count: count),
+        divided_by_microbatches=_by_micro(lambda micro, count: 1 / count),
+        divided_each_microbatch=_by_micro(lambda micro, count: count ** -float(count - micro)),
+        doubled_each_microbatch=_by_micro(lambda micro, count: 2.0 ** (count - 1 - micro)),
+        last_microbatch_only=_by_micro(lambda micro, count: float(micro == count - 1)),
+        last_microbatch_lost=_by_micro(lambda micro, count: float(micro < count - 1)),
     ),
-    Mutant(
-        "doubled_each_microbatch",
-        "what was accumulated is doubled by each further micro-batch",
-        _by_micro(lambda micro, count: 2.0 ** (count - 1 - micro)),
-        _STEPS,
-    ),
-    Mutant(
-        "last_microbatch_only",
-        "only the last micro-batch counts: the others were overwritten",
-        _by_micro(lambda micro, count: float(micro == count - 1)),
-        _STEPS,
-    ),
-    Mutant(
-        "last_microbatch_lost",
-        "the last micro-batch is missing: the exchange came before it",
-        _by_micro(lambda micro, count: float(micro < count - 1)),
-        _STEPS,
-    ),
-    Mutant(
-        "loss_of_first_replica",
-        "the reported loss is that of the first shard alone; the step itself is right",
-        partial(report_loss, lambda losses: len(losses) * losses[0]),
+    *in_cell(
         GPT,
+        _SENTENCES,
+        loss_of_first_replica=partial(report_loss, lambda losses: len(losses) * losses[0]),
+        loss_summed=partial(report_loss, lambda losses: len(losses) * sum(losses)),
+        loss_divided_twice=partial(report_loss, lambda losses: sum(losses) / len(losses)),
+        partial_on_replicated=partial_on_replicated,
+        identity_log_softmax=identity_log_softmax_gradient,
     ),
-    in_records("loss_summed", partial(report_loss, lambda losses: len(losses) * sum(losses)), GPT),
-    Mutant(
-        "loss_divided_twice",
-        "the reported loss is divided by {devices} replicas once more; the step itself is right",
-        partial(report_loss, lambda losses: sum(losses) / len(losses)),
-        GPT,
-    ),
-    in_records("partial_on_replicated", partial_on_replicated, GPT),
-    Mutant(
-        "identity_log_softmax",
-        "the gradient of log-softmax is that of the identity",
-        identity_log_softmax_gradient,
-        GPT,
-    ),
-    in_records("untied_head", partial(tied_halves, 1.0, 0.0), _TIED),
-    Mutant(
-        "head_half_only",
-        "the tied table has only half of its gradient, that of the head",
-        partial(tied_halves, 0.0, 1.0),
+    *in_cell(
         _TIED,
-    ),
-    Mutant(
-        "tied_halves_averaged",
-        "the two halves of the tied table's gradient are averaged, not added",
-        partial(tied_halves, 0.5, 0.5),
-        _TIED,
-    ),
-    Mutant(
-        "tied_head_twice",
-        "the head's half of the tied table's gradient counts twice",
-        partial(tied_halves, 1.0, 2.0),
-        _TIED,
+        _SENTENCES,
+        untied_head=partial(tied_halves, 1.0, 0.0),
+        head_half_only=partial(tied_halves, 0.0, 1.0),
+        tied_halves_averaged=partial(tied_halves, 0.5, 0.5),
+        tied_head_twice=partial(tied_halves, 1.0, 2.0),
     ),
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.reference.models.transformer import Attention, Embedding
-from samestep.common.reference.mutants import GPT, Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, in_cell
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.wrong_steps import layers_of, train_on
 from samestep.common.workload.models.spec import IGNORED, ignores_targets
@@ -67,23 +67,13 @@ def shifted_in_parts(program: TrainingProgram, context: Context) -> bool:
     return True
 
 
+_SENTENCES = {
+    "local_positions": "positions start from zero in each of {devices} parts of an example: each rank numbers its own part",
+    "local_attention": "attention sees only one of {devices} parts of an example at a time: nothing was exchanged",
+    "shifted_in_parts": "each of {devices} parts of an example but the last has lost its last target: targets were "
+    "shifted within the parts",
+}
 MISTAKES = (
-    Mutant(
-        "local_positions",
-        "positions start from zero in each of {devices} parts of an example: each rank numbers its own part",
-        local_positions,
-        GPT,
-    ),
-    Mutant(
-        "local_attention",
-        "attention sees only one of {devices} parts of an example at a time: nothing was exchanged",
-        local_attention,
-        GPT,
-    ),
-    Mutant(
-        "shifted_in_parts",
-        "each of {devices} parts of an example but the last has lost its last target: targets were shifted within the parts",
-        shifted_in_parts,
-        f"{GPT}+ignored=0.5",
-    ),
+    *in_cell(GPT, _SENTENCES, local_positions=local_positions, local_attention=local_attention),
+    *in_cell(f"{GPT}+ignored=0.5", _SENTENCES, shifted_in_parts=shifted_in_parts),
 )

@@ -3,7 +3,7 @@
 import dataclasses
 
 from samestep.common.batch import Batch, batches
-from samestep.common.reference.mutants import GPT, Context, in_records
+from samestep.common.reference.mutants import GPT, Context, in_cell
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.wrong_steps import train_on
 
@@ -37,6 +37,6 @@ def _at(program: TrainingProgram, batch: Batch, step: int) -> Batch:
 
 
 MISTAKES = (
-    in_records("same_order_each_epoch", same_order_each_epoch, "synthetic-mlp+width=8+examples=48"),
-    in_records("position_lost", position_lost, GPT),
+    *in_cell("synthetic-mlp+width=8+examples=48", {}, same_order_each_epoch=same_order_each_epoch),
+    *in_cell(GPT, {}, position_lost=position_lost),
 )

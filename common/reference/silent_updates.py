@@ -6,7 +6,7 @@ import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.program import Arrays
-from samestep.common.reference.mutants import GPT, Context, in_records
+from samestep.common.reference.mutants import GPT, Context, in_cell
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.wrong_steps import train_on
 
@@ -82,9 +82,13 @@ def schedule_runs_n_times(program: TrainingProgram, context: Context) -> bool:
 
 
 MISTAKES = (
-    in_records("same_data_on_every_worker", same_data_on_every_worker, GPT),
-    in_records("padded_sample_twice", padded_sample_twice, GPT),
-    in_records("optimizer_state_lost", optimizer_state_lost, GPT),
-    in_records("step_count_lost", step_count_lost, GPT),
-    in_records("schedule_runs_n_times", schedule_runs_n_times, f"{GPT}+warmup_steps=40"),
+    *in_cell(
+        GPT,
+        {},
+        same_data_on_every_worker=same_data_on_every_worker,
+        padded_sample_twice=padded_sample_twice,
+        optimizer_state_lost=optimizer_state_lost,
+        step_count_lost=step_count_lost,
+    ),
+    *in_cell(f"{GPT}+warmup_steps=40", {}, schedule_runs_n_times=schedule_runs_n_times),
 )

@@ -7,7 +7,7 @@ from functools import partial
 
 from samestep.common.batch import Batch
 from samestep.common.program import Arrays
-from samestep.common.reference.mutants import GPT, Context, Mutant, in_records
+from samestep.common.reference.mutants import GPT, Context, in_cell
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.techniques.precision import LOSS_SCALE
 from samestep.common.reference.wrong_steps import Part, change_gradients, combine, parts_of, times
@@ -129,34 +129,24 @@ def clip_before_unscaling(program: TrainingProgram, context: Context) -> bool:
     return True
 
 
+_SENTENCES = {
+    "clip_counts_replicas": "the norm it clips by counts each of {devices} replicas",
+    "clip_misses_tables": "the norm it clips by leaves out the embedding table",
+    "clip_before_reduction": "each shard's gradient is clipped before the sum",
+    "clip_each_parameter": "each parameter is clipped by its own norm",
+    "clipped_by_default": "the gradient is clipped to a norm of 1, which nobody asked for",
+}
 MISTAKES = (
-    in_records("clip_by_local_norm", partial(clip_by, lambda g, devices: norm(g) / devices**0.5), _CLIPPED),
-    Mutant(
-        "clip_counts_replicas",
-        "the norm it clips by counts each of {devices} replicas",
-        partial(clip_by, lambda g, devices: norm(g) * devices**0.5),
+    *in_cell(
         _CLIPPED,
+        _SENTENCES,
+        clip_by_local_norm=partial(clip_by, lambda g, devices: norm(g) / devices**0.5),
+        clip_counts_replicas=partial(clip_by, lambda g, devices: norm(g) * devices**0.5),
+        clip_misses_tables=partial(clip_by, lambda g, devices: norm(g, lambda name: name != TOKENS)),
+        clip_before_reduction=partial(clip_each, True),
+        clip_each_parameter=partial(clip_each, False),
+        clip_forgotten=partial(set_clip, None),
     ),
-    Mutant(
-        "clip_misses_tables",
-        "the norm it clips by leaves out the embedding table",
-        partial(clip_by, lambda g, devices: norm(g, lambda name: name != TOKENS)),
-        _CLIPPED,
-    ),
-    Mutant(
-        "clip_before_reduction",
-        "each shard's gradient is clipped before the sum",
-        partial(clip_each, True),
-        _CLIPPED,
-    ),
-    Mutant("clip_each_parameter", "each parameter is clipped by its own norm", partial(clip_each, False), _CLIPPED),
-    in_records("clip_forgotten", partial(set_clip, None), _CLIPPED),
-    Mutant(
-        "clipped_by_default",
-        "the gradient is clipped to a norm of 1, which nobody asked for",
-        partial(set_clip, 1.0),
-        GPT,
-    ),
-    in_records("clip_on_one_rank", clip_on_one_rank, _CLIPPED),
-    in_records("clip_before_unscaling", clip_before_unscaling, _CLIPPED),
+    *in_cell(GPT, _SENTENCES, clipped_by_default=partial(set_clip, 1.0)),
+    *in_cell(_CLIPPED, _SENTENCES, clip_on_one_rank=clip_on_one_rank, clip_before_unscaling=clip_before_unscaling),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from samestep.common.program import RESIDUAL, Arrays
-from samestep.common.reference.mutants import GPT, Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, in_cell
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.strategy import Run
 from samestep.common.techniques.compress.statement import Ranks, exchange
@@ -56,17 +56,8 @@ def _replace_exchange(program: TrainingProgram, methods: Sequence[str], wrong: "
     return program.run.techniques.compress in methods
 
 
-MISTAKES = (
-    Mutant(
-        "error_feedback_dropped",
-        "error feedback is dropped: what compression left out of a gradient is not added to the next one",
-        error_feedback_dropped,
-        _INT8,
-    ),
-    Mutant(
-        "scale_by_rank",
-        "each rank scales its int8 by its own largest gradient, although all have to share one scale",
-        scale_by_rank,
-        _INT8,
-    ),
-)
+_SENTENCES = {
+    "error_feedback_dropped": "error feedback is dropped: what compression left out of a gradient is not added to the next one",
+    "scale_by_rank": "each rank scales its int8 by its own largest gradient, although all have to share one scale",
+}
+MISTAKES = in_cell(_INT8, _SENTENCES, error_feedback_dropped=error_feedback_dropped, scale_by_rank=scale_by_rank)

@@ -19,11 +19,5 @@ def decayed_everywhere(program: TrainingProgram, context: Context) -> bool:
     return spares
 
 
-MISTAKES = (
-    Mutant(
-        "decayed_everywhere",
-        "biases and the scales of norms decay as well, although only matrices should",
-        decayed_everywhere,
-        f"{GPT}+decayed=matrices",
-    ),
-)
+_SENTENCE = "biases and the scales of norms decay as well, although only matrices should"
+MISTAKES = (Mutant("decayed_everywhere", _SENTENCE, decayed_everywhere, f"{GPT}+decayed=matrices"),)

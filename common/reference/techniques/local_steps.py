@@ -8,7 +8,7 @@ import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.program import Arrays
-from samestep.common.reference.mutants import GPT, Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, in_cell
 from samestep.common.reference.periods import RankPrograms, copied
 from samestep.common.reference.program import TrainingProgram
 
@@ -132,59 +132,31 @@ def _given(loss: float, gradients: Arrays, batch: Batch) -> tuple[float, Arrays]
     return loss, dict(gradients)
 
 
-MISTAKES = (
-    Mutant(
-        "outer_momentum_forgotten",
-        "the outer step has no momentum, although the outer optimizer should have some",
-        partial(_change_outer, 0.0, 1.0),
-        _CELL,
-    ),
-    Mutant(
-        "outer_step_uphill",
-        "the outer step goes the wrong way: the change of the weights has the wrong sign",
-        partial(_change_outer, None, -1.0),
-        _CELL,
-    ),
-    Mutant(
-        "changes_summed",
-        "the outer step follows the sum of how far the ranks' weights moved, instead of the mean",
-        partial(_change_outer, None, 0.0),
-        _CELL,
-    ),
-    Mutant(
-        "period_begin_lost",
-        "the outer step counts the change of the weights from this step on: those that the period began with were lost",
-        _period_from_here,
-        _CELL,
-    ),
-    Mutant(
-        "own_weights_kept",
-        "each rank continues from its own weights after the outer step: the new ones never reached it",
-        partial(_meet, _keep_own_weights),
-        _CELL,
-    ),
-    Mutant(
-        "inner_state_averaged",
-        "the optimizer states of the ranks are averaged at the outer step, although each rank should keep its own",
-        partial(_meet, _average_state),
-        _CELL,
-    ),
-    Mutant(
-        "inner_state_reset",
-        "the optimizer states of the ranks start from zero after the outer step, although each rank should keep its own",
-        partial(_meet, _reset_state),
-        _CELL,
-    ),
-    Mutant(
-        "period_ends_early",
-        "the outer step comes after the first step of a period, not after the last: the counter of steps starts at 0",
-        _end_after_first,
-        _CELL,
-    ),
-    Mutant(
-        "gradients_averaged_too",
-        "the ranks average their gradients in every step, although each should follow its own",
-        _average_gradients,
-        _CELL,
-    ),
+_SENTENCES = {
+    "outer_momentum_forgotten": "the outer step has no momentum, although the outer optimizer should have some",
+    "outer_step_uphill": "the outer step goes the wrong way: the change of the weights has the wrong sign",
+    "changes_summed": "the outer step follows the sum of how far the ranks' weights moved, instead of the mean",
+    "period_begin_lost": "the outer step counts the change of the weights from this step on: those that the period "
+    "began with were lost",
+    "own_weights_kept": "each rank continues from its own weights after the outer step: the new ones never reached it",
+    "inner_state_averaged": "the optimizer states of the ranks are averaged at the outer step, although each rank "
+    "should keep its own",
+    "inner_state_reset": "the optimizer states of the ranks start from zero after the outer step, although each rank "
+    "should keep its own",
+    "period_ends_early": "the outer step comes after the first step of a period, not after the last: the counter of "
+    "steps starts at 0",
+    "gradients_averaged_too": "the ranks average their gradients in every step, although each should follow its own",
+}
+MISTAKES = in_cell(
+    _CELL,
+    _SENTENCES,
+    outer_momentum_forgotten=partial(_change_outer, 0.0, 1.0),
+    outer_step_uphill=partial(_change_outer, None, -1.0),
+    changes_summed=partial(_change_outer, None, 0.0),
+    period_begin_lost=_period_from_here,
+    own_weights_kept=partial(_meet, _keep_own_weights),
+    inner_state_averaged=partial(_meet, _average_state),
+    inner_state_reset=partial(_meet, _reset_state),
+    period_ends_early=_end_after_first,
+    gradients_averaged_too=_average_gradients,
 )

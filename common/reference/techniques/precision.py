@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from samestep.common.program import Arrays
-from samestep.common.reference.mutants import GPT, Context, Mutant, in_records, weigh_shards
+from samestep.common.reference.mutants import GPT, Context, in_cell, weigh_shards
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.techniques.precision.bound import MASTERS_IN_TWO_BYTES
 
@@ -59,13 +59,14 @@ def skipped_on_one_rank(program: TrainingProgram, context: Context) -> bool:
     return count > 1
 
 
-MISTAKES = (
-    Mutant("masters_in_two_bytes", MASTERS_IN_TWO_BYTES, masters_in_two_bytes, GPT),
-    Mutant(
-        "loss_scale_differs_by_rank",
-        "the first of {devices} ranks has twice the loss scale of the others, whose shards count half",
-        partial(weigh_shards, lambda shard, count: 0.5 if shard else 1.0),
-        GPT,
-    ),
-    in_records("skipped_on_one_rank", skipped_on_one_rank, GPT),
+_SENTENCES = {
+    "masters_in_two_bytes": MASTERS_IN_TWO_BYTES,
+    "loss_scale_differs_by_rank": "the first of {devices} ranks has twice the loss scale of the others, whose shards count half",
+}
+MISTAKES = in_cell(
+    GPT,
+    _SENTENCES,
+    masters_in_two_bytes=masters_in_two_bytes,
+    loss_scale_differs_by_rank=partial(weigh_shards, lambda shard, count: 0.5 if shard else 1.0),
+    skipped_on_one_rank=skipped_on_one_rank,
 )

@@ -19,11 +19,5 @@ def one_rate(program: TrainingProgram, context: Context) -> bool:
     return asked != 1
 
 
-MISTAKES = (
-    Mutant(
-        "one_rate",
-        "biases and the scales of norms have the learning rate of matrices instead of their own",
-        one_rate,
-        f"{GPT}+vector_rate=4",
-    ),
-)
+_SENTENCE = "biases and the scales of norms have the learning rate of matrices instead of their own"
+MISTAKES = (Mutant("one_rate", _SENTENCE, one_rate, f"{GPT}+vector_rate=4"),)

@@ -2,7 +2,7 @@
 
 from samestep.common.features.batch_norm.statistics import batch_norms, takes_shares
 from samestep.common.features.used import initial_buffers
-from samestep.common.reference.mutants import Context, Mutant, in_records
+from samestep.common.reference.mutants import Context, in_cell
 from samestep.common.reference.program import TrainingProgram
 
 _CELL = "digits-mlp+width=8+norm=batch"
@@ -69,24 +69,14 @@ def statistics_moved_twice(program: TrainingProgram, context: Context) -> bool:
     return _has_norms(program) and program.run.batch_norm != "frozen"
 
 
+_SENTENCES = {
+    "running_statistics_lost": "the running statistics of batch normalisation were lost before this step",
+    "statistics_of_last_microbatch": "the running statistics move by the last micro-batch only",
+    "statistics_moved_twice": "the running statistics move twice: the forward pass that moves them was computed twice",
+}
 MISTAKES = (
-    in_records("local_statistics", local_statistics, f"{_CELL}+batch_norm=sync"),
-    Mutant(
-        "running_statistics_lost",
-        "the running statistics of batch normalisation were lost before this step",
-        statistics_lost,
-        _CELL,
-    ),
-    Mutant(
-        "statistics_of_last_microbatch",
-        "the running statistics move by the last micro-batch only",
-        statistics_of_last_microbatch,
-        f"{_CELL}+accumulation_steps=2",
-    ),
-    Mutant(
-        "statistics_moved_twice",
-        "the running statistics move twice: the forward pass that moves them was computed twice",
-        statistics_moved_twice,
-        _CELL,
-    ),
+    *in_cell(f"{_CELL}+batch_norm=sync", _SENTENCES, local_statistics=local_statistics),
+    *in_cell(_CELL, _SENTENCES, running_statistics_lost=statistics_lost),
+    *in_cell(f"{_CELL}+accumulation_steps=2", _SENTENCES, statistics_of_last_microbatch=statistics_of_last_microbatch),
+    *in_cell(_CELL, _SENTENCES, statistics_moved_twice=statistics_moved_twice),
 )

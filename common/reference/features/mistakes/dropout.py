@@ -11,7 +11,7 @@ from samestep.common.keys import example_keys
 from samestep.common.program import Arrays
 from samestep.common.reference.features.dropout import Dropout
 from samestep.common.reference.models.layers import Saved
-from samestep.common.reference.mutants import GPT, Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, in_cell
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.wrong_steps import layers_of
 
@@ -71,18 +71,15 @@ def _of_first_step(keys: np.ndarray, devices: int) -> np.ndarray:
     return example_keys(0, 0, 0, len(keys))
 
 
-MISTAKES = (
-    Mutant(
-        "same_mask_on_every_shard",
-        "every shard drops the elements that the first one drops",
-        partial(with_keys, _repeat_first),
-        _CELL,
-    ),
-    Mutant(
-        "same_mask_every_step",
-        "it drops what the first step dropped: the random state was lost",
-        partial(with_keys, _of_first_step),
-        _CELL,
-    ),
-    Mutant("unscaled_dropout", "what dropout keeps is not multiplied by 1 / (1 - rate)", unscaled_dropout, _CELL),
+_SENTENCES = {
+    "same_mask_on_every_shard": "every shard drops the elements that the first one drops",
+    "same_mask_every_step": "it drops what the first step dropped: the random state was lost",
+    "unscaled_dropout": "what dropout keeps is not multiplied by 1 / (1 - rate)",
+}
+MISTAKES = in_cell(
+    _CELL,
+    _SENTENCES,
+    same_mask_on_every_shard=partial(with_keys, _repeat_first),
+    same_mask_every_step=partial(with_keys, _of_first_step),
+    unscaled_dropout=unscaled_dropout,
 )

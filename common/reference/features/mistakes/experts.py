@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from samestep.common.reference.models.experts import Experts, Routed
-from samestep.common.reference.mutants import GPT, Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, in_cell
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.wrong_steps import change_gradients, layers_of
 
@@ -134,35 +134,27 @@ def expert_gradients_over_replicas(program: TrainingProgram, context: Context) -
     return bool(names) and count > 1
 
 
-def _mistake(change: Callable[[Experts, Context], object], sentence: str) -> Mutant:
-    return Mutant(change.__name__, sentence, partial(_each, change), _CELL)  # pyrefly: ignore
-
-
-MISTAKES = (
-    _mistake(
-        balance_of_shards,
-        "the load-balancing loss is the mean over {devices} shards, where that of the whole batch is due",
-    ),
-    _mistake(balance_without_gradient, "the load-balancing loss is part of the reported loss, but has no gradient"),
-    _mistake(
-        dropped_tokens,
-        "experts take no more than an even share of the tokens, and the dropped ones still count in the load and in the loss",
-    ),
-    _mistake(
-        router_gradient_halved, "the router has only half of the gradient that comes from the weights of its experts"
-    ),
-    _mistake(
-        weights_not_normalised,
-        "experts are weighted by their probabilities, without dividing these by their sum over a token's experts",
-    ),
-    _mistake(
-        balance_times_top_k,
-        "the load-balancing loss counts once for each expert that a token takes: it is not divided by their number",
-    ),
-    Mutant(
-        "expert_gradients_over_replicas",
-        "the gradients of experts are the mean over the ranks that have them, not over all {devices}: {devices} times too large",
-        expert_gradients_over_replicas,
-        _CELL,
-    ),
+_SENTENCES = {
+    "balance_of_shards": "the load-balancing loss is the mean over {devices} shards, where that of the whole batch is due",
+    "balance_without_gradient": "the load-balancing loss is part of the reported loss, but has no gradient",
+    "dropped_tokens": "experts take no more than an even share of the tokens, and the dropped ones still count in "
+    "the load and in the loss",
+    "router_gradient_halved": "the router has only half of the gradient that comes from the weights of its experts",
+    "weights_not_normalised": "experts are weighted by their probabilities, without dividing these by their sum over "
+    "a token's experts",
+    "balance_times_top_k": "the load-balancing loss counts once for each expert that a token takes: it is not "
+    "divided by their number",
+    "expert_gradients_over_replicas": "the gradients of experts are the mean over the ranks that have them, not over "
+    "all {devices}: {devices} times too large",
+}
+MISTAKES = in_cell(
+    _CELL,
+    _SENTENCES,
+    balance_of_shards=partial(_each, balance_of_shards),
+    balance_without_gradient=partial(_each, balance_without_gradient),
+    dropped_tokens=partial(_each, dropped_tokens),
+    router_gradient_halved=partial(_each, router_gradient_halved),
+    weights_not_normalised=partial(_each, weights_not_normalised),
+    balance_times_top_k=partial(_each, balance_times_top_k),
+    expert_gradients_over_replicas=expert_gradients_over_replicas,
 )
