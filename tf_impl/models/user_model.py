@@ -19,10 +19,11 @@ from samestep.tf_impl.models import uncast
 from samestep.tf_impl.models.added_losses import Added
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.outputs import finish_outputs
-from samestep.tf_impl.models.variables import named_variables
 
 EXAMPLES = 2
 """How many examples a model is built with that makes its variables when it is first called."""
+
+Variables = dict[str, tf.Variable]
 
 
 def begin_in_float64(seed: int) -> None:
@@ -210,3 +211,30 @@ def _zeros(array: ArraySpec, dtype: str) -> Inputs:
     if array.several:
         return {name: _zeros(one, dtype) for name, one in array.several}
     return tf.zeros((EXAMPLES, *array.shape), dtype if array.ids is None else "int64")
+
+
+def named_variables(model: Any) -> tuple[Variables, frozenset[str], Variables]:
+    """Names the variables of a model by their path in it, in the order in which they were made.
+
+    Args:
+        model: A Keras model, or a tf.Module.
+
+    Returns:
+        The parameters, the names of those that are frozen, and the buffers.
+    """
+    import keras  # here: our own models do without it
+
+    if not isinstance(model, keras.Model):
+        made = {v.name.partition(":")[0]: v for v in model.variables}
+        trained = {name: v for name, v in made.items() if v.trainable}
+        return trained, frozenset(), {name: v for name, v in made.items() if not v.trainable}
+    every, prefix = model.variables, f"{model.name}/"
+    made_to_train = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
+    params = {v.path.removeprefix(prefix): v for v in every if v.trainable or id(v) in made_to_train}
+    others = [v for v in model.non_trainable_variables if id(v) not in made_to_train]
+    frozen = frozenset(name for name, v in params.items() if not v.trainable)
+    return (
+        {name: v.value for name, v in params.items()},
+        frozen,
+        {v.path.removeprefix(prefix): v.value for v in others},
+    )

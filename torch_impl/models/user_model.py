@@ -2,11 +2,13 @@
 
 import functools
 import inspect
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import register_parametrization
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
@@ -16,7 +18,6 @@ from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.models.dtypes import check_numbers
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.torch_impl.models import widened
-from samestep.torch_impl.models.complex_parameters import hold_in_parts
 from samestep.torch_impl.models.outputs import dtype_of, finish_outputs
 from samestep.torch_impl.models.segmented import SegmentFunction
 from samestep.torch_impl.models.uncast import keep_float64
@@ -174,3 +175,26 @@ def find_segments(model: Model, module: nn.Module, source: str) -> dict[str, Seg
         return {name.replace(".", "/"): function for name, function in found.items()}
     is_plain = isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
     return dict(module.named_children()) if is_plain else {}
+
+
+class _Parts(nn.Module):
+    def forward(self, real: torch.Tensor, imaginary: torch.Tensor) -> torch.Tensor:
+        return torch.complex(real, imaginary)
+
+    def right_inverse(self, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return value.real.clone(), value.imag.clone()
+
+
+def hold_in_parts(model: nn.Module) -> None:
+    """Has a model hold each complex parameter as two real ones, of which its forward pass makes the complex one.
+
+    One that belongs to several modules is left as it is: it would become several.
+
+    Args:
+        model: The model, in place. Its parameter `w` becomes `parametrizations.w.original0` and `original1`.
+    """
+    owners = Counter(id(each) for _, each in model.named_parameters(remove_duplicate=False))
+    for module in list(model.modules()):
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            if parameter.is_complex() and owners[id(parameter)] == 1:
+                register_parametrization(module, name, _Parts())

@@ -27,8 +27,7 @@ if TYPE_CHECKING:  # what a run of our own models does without
     from samestep.common.judging.ported import PortedModel
     from samestep.common.runtime.parent.elsewhere import Elsewhere
     from samestep.common.runtime.parent.models.converting import WeightsFile
-    from samestep.common.runtime.parent.models.descriptions import Descriptions
-    from samestep.common.runtime.parent.models.ports import Ports
+    from samestep.common.runtime.parent.models.descriptions import Descriptions, Ports
 
 WORKER = "samestep.common.runtime.worker.worker"
 
@@ -202,7 +201,7 @@ class Launcher:
 
     @functools.cached_property
     def _ports(self) -> "Ports":
-        from samestep.common.runtime.parent.models.ports import Ports
+        from samestep.common.runtime.parent.models.descriptions import Ports
 
         return Ports(self.port)
 
@@ -212,7 +211,7 @@ class Launcher:
         if launch.model is None:
             server = self._server(*asked)
         else:
-            server = self._descriptions.imports.serve(run, lambda: self._server_for_models(*asked))
+            server = self._descriptions.serve(run, lambda: self._server_for_models(*asked))
         # Once, and not by each process: torch.distributed.tensor takes a second.
         server.preload([row_module(run.framework, run.strategy.name), run.module])
         return server

@@ -7,7 +7,7 @@ import platform
 import shlex
 import statistics
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.files.reading import memory_bytes
@@ -18,7 +18,7 @@ from samestep.common.ledger import Ledger, exchanges_of
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import arguments, as_config
 from samestep.common.runtime.measured import Measured, Usage, conditions
-from samestep.common.runtime.records import SCHEMA_VERSION, DeviceRow, RunResult, Throughput
+from samestep.common.runtime.records import SCHEMA_VERSION, DeviceRow, HostBytes, RunResult, Throughput
 from samestep.common.runtime.step_parts import mean
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
@@ -155,3 +155,47 @@ def git_commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
+
+
+def count_by_host(
+    run: Run, hosts: Sequence[Mapping[str, str]], used: Sequence[Usage], ledger: Ledger, backend: str
+) -> tuple[HostBytes, ...]:
+    """Adds up what the processes of each of several hosts used.
+
+    Args:
+        run: What was trained.
+        hosts: As `read_hosts` returns them.
+        used: What the processes used.
+        ledger: The prediction of the run.
+        backend: What carried its exchanges.
+    """
+    roles = [spec.role for spec in run.strategy.topology(run)]
+    routes = run.strategy.routes(run, ledger, backend)
+    found = []
+    for host in hosts:
+        own = set(host["processes"].split())
+        rows = [row for row in used if row.role in own]
+        sent_away = sum(row.sent_away_bytes_per_step for row in rows)
+        measured = HostBytes(
+            host=host["host"],
+            within_bytes=sum(row.sent_bytes_per_step for row in rows) - sent_away,
+            sent_bytes=sent_away,
+            received_bytes=sum(row.received_away_bytes_per_step for row in rows),
+        )
+        found.append(_with_prediction(measured, {number for number, role in enumerate(roles) if role in own}, routes))
+    return tuple(found)
+
+
+def _with_prediction(measured: HostBytes, own: set[int], routes: Mapping[tuple[int, int], float]) -> HostBytes:
+    """Adds what the routes between processes say of a host that has some of them."""
+    if not routes:
+        return measured
+    ways = {(True, True): 0.0, (True, False): 0.0, (False, True): 0.0, (False, False): 0.0}
+    for (source, to), size in routes.items():
+        ways[source in own, to in own] += size
+    return dataclasses.replace(
+        measured,
+        predicted_within_bytes=ways[True, True],
+        predicted_sent_bytes=ways[True, False],
+        predicted_received_bytes=ways[False, True],
+    )

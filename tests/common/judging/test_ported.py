@@ -17,7 +17,7 @@ from samestep.common.porting.port_verdict import judge_port
 from samestep.common.program import TrainState
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent.models.ports import Ports
+from samestep.common.runtime.parent.models.descriptions import Ports
 from samestep.common.strategy import Run
 from samestep.common.workload.models.description import DATA, Description, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Segment

@@ -318,4 +318,4 @@ def test_files_of_the_user_do_not_take_the_place_of_pythons(tmp_path: Path, monk
         client.wait_ready()
     finally:
         assert client.close() == []
-    assert ask([Question(module="samestep.common.runtime.host_bytes", late="late", failed="failed")], SECONDS) == [None]
+    assert ask([Question(module="samestep.common.runtime.topology", late="late", failed="failed")], SECONDS) == [None]

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from samestep.common.runtime.worker.wire import tcp_bytes
+from samestep.common.runtime.worker.usage import tcp_bytes
 
 
 @pytest.fixture

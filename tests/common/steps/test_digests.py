@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from samestep.common.batch import Batch
-from samestep.common.steps.digests import RowDigests
+from samestep.common.runtime.worker.step_log import RowDigests
 from samestep.common.workload.data.several import together
 
 INPUTS = np.random.default_rng(0).normal(size=(40, 3))

@@ -22,7 +22,7 @@ from samestep.common.run import as_config
 from samestep.common.runtime.directory import open_run, write_json
 from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.parent.judging.reference_curves import curve_folder, keep_curve, reach_curve, read_curve
-from samestep.common.runtime.parent.merge import merge
+from samestep.common.runtime.parent.merge import count_by_host, merge
 from samestep.common.runtime.process_file import read_measured
 from samestep.common.runtime.records import RunResult, check_losses
 from samestep.common.runtime.state_file import STATE, digest_state, read_state, write_state
@@ -78,8 +78,6 @@ def finish(finished: Finished) -> RunResult:
         lost_steps=0 if measured[0].attempt == 1 else log.lost_steps,
     )
     if len(finished.hosts) > 1:
-        from samestep.common.runtime.host_bytes import count_by_host  # here: most runs have one host
-
         by_host = count_by_host(run, finished.hosts, result.processes, result.predicted, measured[0].backend)
         result = dataclasses.replace(result, by_host=by_host)
     if launch.traces and not result.compiled:

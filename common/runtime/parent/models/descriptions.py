@@ -1,15 +1,17 @@
-"""The descriptions of the user's models, each made once for all the runs of a command, and what the models import."""
+"""The descriptions and ports of the user's models, each made once for all the runs of a command, and what the models import."""
 
 import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pydantic
 
-from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
+from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
 from samestep.common.files.reading import Unreadable, read_json
-from samestep.common.request import RunConfig
+from samestep.common.request import Launch, RunConfig
+from samestep.common.run import as_config
 from samestep.common.runtime.directory import IMPORTS
 from samestep.common.runtime.imports import Imports
 from samestep.common.runtime.parent.models.description_request import Servers, describe
@@ -18,14 +20,18 @@ from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.strategy import Run
 from samestep.common.workload.models.description import read_description
 
+if TYPE_CHECKING:
+    from samestep.common.judging.ported import PortedModel
+
 _MOST_BYTES = 2**24
+_DECIDE = ("model", "data", "seed", "batch_size", "optimizer", "learning_rate", "timeout_seconds")
+"""What of a run's request a port has as well."""
 
 
 class Descriptions:
-    """Has workers describe models, and keeps what they found or why they could not.
+    """Has workers describe models, and keeps what they found or why they could not, and what the models import.
 
-    Attributes:
-        imports: What the models import.
+    Fork servers import it once, where each worker would import it again.
     """
 
     def __init__(self, scratch: Path, server: Servers) -> None:
@@ -36,7 +42,7 @@ class Descriptions:
             server: Finds the fork servers.
         """
         self._scratch, self._server = scratch, server
-        self.imports = Preloading()
+        self._imports: dict[tuple[str, str], Imports] = {}
         self._found: dict[tuple[str, str, str | None, int], str | ConfigError] = {}
 
     def describe(self, config: RunConfig) -> RunConfig:
@@ -59,38 +65,16 @@ class Descriptions:
     def _describe(self, config: RunConfig) -> str:
         """Describes a model; where the file has one in a framework that comes first, it gets that one's weights, if it can."""
         found = describe(config, self._scratch, self._server)
-        self.imports.learn(config.framework, read_description(found).source, Path(found))
-        source = read_description(found).frameworks[0]
+        description = read_description(found)
+        with contextlib.suppress(Unreadable, ValueError):  # or each worker imports what it needs, as it would anyway
+            noted = read_json(Path(found) / IMPORTS, _MOST_BYTES)
+            self._imports[config.framework, description.source] = pydantic.TypeAdapter(Imports).validate_python(noted)
+        source = description.frameworks[0]
         if source != config.framework:
             with contextlib.suppress(Unavailable):
                 first = self.describe(dataclasses.replace(config, framework=source))
                 transfer_weights(Path(str(first.described)), Path(found), config, self._server)
         return found
-
-
-class Preloading:
-    """What models import, by framework and file, as the workers that described them noted.
-
-    Fork servers import it once, where each worker would import it again.
-    """
-
-    def __init__(self) -> None:
-        """Knows of no model."""
-        self._found: dict[tuple[str, str], Imports] = {}
-
-    def learn(self, framework: str, source: str, folder: Path) -> None:
-        """Reads what a worker noted.
-
-        Args:
-            framework: That of the worker.
-            source: The model, as its description names it.
-            folder: The description.
-        """
-        try:
-            found = pydantic.TypeAdapter(Imports).validate_python(read_json(folder / IMPORTS, _MOST_BYTES))
-        except (Unreadable, ValueError):  # each worker imports what it needs, as it would anyway
-            return
-        self._found[framework, source] = found
 
     def serve(self, run: Run, choose: Callable[[], ForkClient]) -> ForkClient:
         """Returns a fork server that has imported what the model of a run does, as far as that is safe.
@@ -100,11 +84,41 @@ class Preloading:
             choose: Finds the server, or starts another one if the last is gone.
         """
         server, key = choose(), (run.framework, run.workload.model.facts.source)
-        if (imports := self._found.get(key)) is not None:
+        if (imports := self._imports.get(key)) is not None:
             try:
                 server.preload(imports.modules, imports.environment)
             except WorkerFailed:  # a package starts a thread when it is imported, or ends the process
                 server.close()
-                del self._found[key]
+                del self._imports[key]
                 server = choose()
         return server
+
+
+class Ports:
+    """Holds the two models of a run's file against each other, once for all the runs of a command."""
+
+    def __init__(self, port: Callable[[RunConfig], "PortedModel"]) -> None:
+        """Asks nothing yet.
+
+        Args:
+            port: Runs both implementations.
+        """
+        self._port = port
+        self._found: dict[tuple[object, ...], PortedModel | None] = {}
+
+    def ask(self, launch: Launch, run: Run, steps: int) -> "PortedModel | None":
+        """Finds out whether the two are the same model, with the curve that a run takes; None if that fails.
+
+        Args:
+            launch: Names the model and the data.
+            run: Says the batches, the optimizer and its rate.
+            steps: The steps of the curve.
+        """
+        own = as_config(run, launch)
+        asked = {name: getattr(own, name) for name in _DECIDE} | {"steps": steps}
+        if (key := tuple(asked.values())) not in self._found:
+            try:
+                self._found[key] = self._port(RunConfig(**asked))
+            except SamestepError:
+                self._found[key] = None
+        return self._found[key]
