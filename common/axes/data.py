@@ -6,18 +6,7 @@ References:
     Narayanan et al., arXiv 2104.04473, section 3.2.
 """
 
-from samestep.common.axes.axis import AxisHooks, Sizes, Term
-from samestep.common.strategy import Run
+from samestep.common.axes.axis import AxisHooks, Term
 
-
-def sent(run: Run, sizes: Sizes) -> float:
-    """Returns the bytes of a ring that adds up all gradients.
-
-    Args:
-        run: What is trained.
-        sizes: What the term counts in.
-    """
-    return 2 * (run.mesh.data - 1) * sizes.params
-
-
-HOOKS = AxisHooks(textbook=lambda run: Term("2 (d - 1) w Ψ", sent))
+# The bytes of a ring that adds up all gradients.
+HOOKS = AxisHooks(textbook=lambda run: Term("2 (d - 1) w Ψ", lambda run, sizes: 2 * (run.mesh.data - 1) * sizes.params))

@@ -17,7 +17,7 @@ References:
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,27 +28,6 @@ OfBlock = Callable[[int, torch.Tensor], torch.Tensor]
 """(rank, its keys and values) -> their gradient, of what this rank computed with them."""
 
 
-class KeyExchange(Protocol):
-    """How the keys and values of all ranks come to one of them."""
-
-    def blocks(self, own_2BHtK: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yields ranks, each with its keys and values, until no rank needs more of them.
-
-        Args:
-            own_2BHtK: Those of this rank.
-        """
-        ...
-
-    def collect(self, own_2BHtK: torch.Tensor, of_block: OfBlock) -> torch.Tensor:
-        """Returns the gradient of this rank's keys and values, summed over the ranks.
-
-        Args:
-            own_2BHtK: Keys and values of this rank.
-            of_block: Computes what this rank adds to a block's.
-        """
-        ...
-
-
 class Gather:
     """Gathers all keys and values, and scatters the sums of their gradients."""
 
@@ -57,13 +36,22 @@ class Gather:
         self._group = group
 
     def blocks(self, own_2BHtK: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """See `KeyExchange.blocks`."""
+        """Yields ranks, each with its keys and values, until no rank needs more of them.
+
+        Args:
+            own_2BHtK: Those of this rank.
+        """
         whole = own_2BHtK.new_empty((self._group.size() * 2, *own_2BHtK.shape[1:]))
         dist.all_gather_into_tensor(whole, own_2BHtK, self._group)
         yield from enumerate(whole.unflatten(0, (-1, 2)))
 
     def collect(self, own_2BHtK: torch.Tensor, of_block: OfBlock) -> torch.Tensor:
-        """See `KeyExchange.collect`."""
+        """Returns the gradient of this rank's keys and values, summed over the ranks.
+
+        Args:
+            own_2BHtK: Keys and values of this rank.
+            of_block: Computes what this rank adds to a block's.
+        """
         gradients = [of_block(rank, block) for rank, block in self.blocks(own_2BHtK)]
         summed = torch.empty_like(own_2BHtK)
         dist.reduce_scatter_tensor(summed, torch.cat(gradients), group=self._group)
@@ -78,7 +66,7 @@ class Ring:
         self._group, self._rank, self._ranks = group, group.rank(), group.size()
 
     def blocks(self, own_2BHtK: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """See `KeyExchange.blocks`; the next block is on its way while one is used."""
+        """See `Gather.blocks`; the next block is on its way while one is used."""
         block = own_2BHtK
         for hop in range(self._ranks):
             arriving = self._hand_on(block) if hop < self._ranks - 1 else None
@@ -86,7 +74,7 @@ class Ring:
             block = arriving() if arriving else block
 
     def collect(self, own_2BHtK: torch.Tensor, of_block: OfBlock) -> torch.Tensor:
-        """See `KeyExchange.collect`; after N messages a sum is back at the rank whose keys and values it is of."""
+        """See `Gather.collect`; after N messages a sum is back at the rank whose keys and values it is of."""
         summed = torch.zeros_like(own_2BHtK)
         for rank, block in self.blocks(own_2BHtK):
             summed = self._hand_on(summed + of_block(rank, block))()
@@ -117,7 +105,7 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q_BHtK: torch.Tensor, own_2BHtK: torch.Tensor, exchange: KeyExchange, rank: int
+        ctx: Any, q_BHtK: torch.Tensor, own_2BHtK: torch.Tensor, exchange: Gather | Ring, rank: int
     ) -> torch.Tensor:
         kind = torch.promote_types(q_BHtK.dtype, torch.float32)
         mixed = torch.zeros_like(q_BHtK, dtype=kind)
@@ -192,7 +180,7 @@ def _scores(q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, is_own: bool) -> torch.T
 
 
 def attend_in_blocks(
-    exchange: KeyExchange, rank: int, q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, v_BHtK: torch.Tensor
+    exchange: Gather | Ring, rank: int, q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, v_BHtK: torch.Tensor
 ) -> torch.Tensor:
     """Mixes the values of all ranks: [B, H, t, K] each -> [B, H, t, K].
 

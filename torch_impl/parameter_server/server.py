@@ -20,10 +20,13 @@ class Server:
 
     Synchronous, an update waits for the gradients of all workers and sums them in the order of their ranks.
     Asynchronous, every gradient is applied as it comes.
+
+    Attributes:
+        served: The parameters and their optimizer.
     """
 
     def __init__(self, served: Served, num_workers: int, synchronous: bool) -> None:
-        self._served = served
+        self.served = served
         self._lock = threading.Lock()
         self._version = 0
         self._workers_per_update = num_workers if synchronous else 1
@@ -33,7 +36,7 @@ class Server:
     def pull(self, wanted: Wanted) -> tuple[list[torch.Tensor], int]:
         """Copies the parameters or rows that are wanted; returns them, and how many updates they have seen."""
         with self._lock:
-            pairs = zip(self._served.parameters, wanted, strict=True)
+            pairs = zip(self.served.parameters, wanted, strict=True)
             return [p.detach().clone() if ids is None else p.detach()[ids] for p, ids in pairs], self._version
 
     def push(self, rank: int, pushed: Pushed) -> torch.futures.Future[int]:
@@ -59,7 +62,7 @@ class Server:
         return future
 
     def _update(self, pushed: list[Pushed]) -> int:
-        for index, parameter in enumerate(self._served.parameters):
+        for index, parameter in enumerate(self.served.parameters):
             there = [(wanted[index], gradients[index]) for wanted, gradients, _ in pushed]
             parameter.grad = None if all(gradient is None for _, gradient in there) else torch.zeros_like(parameter)
             for ids, gradient in there:
@@ -67,17 +70,9 @@ class Server:
                     parameter.grad = (
                         parameter.grad + gradient if ids is None else parameter.grad.index_add_(0, ids, gradient)
                     )
-        self._served.optimizer.step()
+        self.served.optimizer.step()
         self._version += 1
         return self._version - 1 - pushed[0][2]  # those that are applied together were pulled together
-
-    def await_restored(self) -> None:
-        """Returns once the state that is continued is in place."""
-        self._served.restored.wait()
-
-    def snapshot(self, step: int) -> TrainState:
-        """Copies the server's part of the state."""
-        return self._served.snapshot(step)
 
 
 _LOCAL: list[Server] = []
@@ -101,10 +96,10 @@ def push(rank: int, pushed: Pushed) -> torch.futures.Future[int]:
 
 
 def await_restored() -> None:
-    """See `Server.await_restored`."""
-    _LOCAL[0].await_restored()
+    """Returns once the state that is continued is in place."""
+    _LOCAL[0].served.restored.wait()
 
 
 def snapshot(step: int) -> TrainState:
-    """See `Server.snapshot`."""
-    return _LOCAL[0].snapshot(step)
+    """Copies the server's part of the state."""
+    return _LOCAL[0].served.snapshot(step)

@@ -11,47 +11,19 @@ References:
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from samestep.common.ledger import Footprint
-from samestep.common.program import Arrays, TrainState
+from samestep.common.program import TrainState
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import first_steady_step
 from samestep.torch_impl.local_state import LocalState, gather_states
 from samestep.torch_impl.techniques.pieces import Pieces
 from samestep.torch_impl.techniques.powersgd import Factors
-from samestep.torch_impl.weights import Weight
-
-
-class Compressor(Protocol):
-    """The exchanges of one rank, and what it keeps from one to the next."""
-
-    def exchange(self, gradients: Mapping[str, torch.Tensor]) -> None:
-        """Sums some gradients over all ranks, in place; by name."""
-
-    def snapshot(self) -> Arrays:
-        """Returns what this rank keeps, in the neutral layout; all ranks call it together."""
-
-    def restore(self, local: Sequence[Arrays]) -> None:
-        """Takes what every rank kept; nothing lets it start anew."""
-
-    def kept_bytes(self) -> int:
-        """Returns the bytes that this rank keeps."""
-
-
-def _build_compressor(run: Run, weights: Mapping[str, Weight]) -> Compressor:
-    """Builds the compressor that a run asks for.
-
-    Args:
-        run: The run with the method.
-        weights: The parameters by neutral name.
-    """
-    return Factors(run, weights) if run.techniques.compress == "powersgd" else Pieces(run, weights)
 
 
 @dataclasses.dataclass
@@ -67,7 +39,7 @@ class CompressedState:
 
     run: Run
     held: LocalState
-    compressor: Compressor
+    compressor: Factors | Pieces
     step: int = 0
 
     @functools.cached_property
@@ -126,6 +98,7 @@ def hook_exchange(run: Run, model: DistributedDataParallel, held: LocalState) ->
     """
     if run.techniques.compress is None:
         return None
-    state = CompressedState(run, held, _build_compressor(run, held.trained))
+    build = Factors if run.techniques.compress == "powersgd" else Pieces
+    state = CompressedState(run, held, build(run, held.trained))
     model.register_comm_hook(state, _exchange_bucket)
     return state

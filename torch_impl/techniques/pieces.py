@@ -18,7 +18,7 @@ HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class Pieces:
-    """A `Compressor` that sends every number, rounded before the sum and after it."""
+    """The exchanges of one rank that send every number, rounded before the sum and after it, and what it keeps between them."""
 
     def __init__(self, run: Run, weights: Mapping[str, Weight]) -> None:
         self._half = HALVES.get(str(run.techniques.compress))

@@ -14,7 +14,7 @@ from samestep.torch_impl.weights import Weight
 
 
 class Factors:
-    """A `Compressor` that sends factors; matrices are in the neutral layout, and what has no factors goes as it is."""
+    """The exchanges of one rank that send factors; matrices are in the neutral layout, and what has no factors goes as it is."""
 
     def __init__(self, run: Run, weights: Mapping[str, Weight]) -> None:
         self._run, self._weights = run, weights
