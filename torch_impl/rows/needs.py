@@ -227,11 +227,8 @@ def check_shards(run: Run) -> None:
             attentions are to exchange keys and values along no axis.
     """
     refuse_lonely(run)
-    found = [
-        spell_flag(name)
-        for name in (*flags_of("transform", run.techniques), *flags_of("gradient_error", run.techniques))
-    ]
-    found += [f"the axis {name}" for name in run.mesh.replica_axes]
+    own = flags_of("transform", run.techniques) | flags_of("gradient_error", run.techniques)
+    found = [*map(spell_flag, own), *(f"the axis {name}" for name in run.mesh.replica_axes)]
     if run.techniques.fixed_order is not None and found:
         raise ConfigError(
             f"{run.name} has --fixed-order only where each number of a gradient is added up once, in float32 or float64; leave "
