@@ -154,11 +154,21 @@ def replaces_code(techniques: Techniques) -> bool:
 
 
 def flags_of(hook: Hook, techniques: Techniques) -> dict[str, Scalar]:
-    """Returns the flags of the techniques that a run uses and that fill in a hook, by name; none if none does."""
+    """Returns the flags of the techniques that a run uses and that fill in a hook, by name; none if none does.
+
+    Args:
+        hook: What they have to fill in.
+        techniques: Those of the run.
+    """
     own = [each for each in used(techniques) if getattr(each, hook)]
     return {name: getattr(techniques, name) for each in own for name in flags(each.flags)}
 
 
 def without(hook: Hook, techniques: Techniques) -> Techniques:
-    """Returns the techniques without those that fill in a hook."""
+    """Returns the techniques without those that fill in a hook.
+
+    Args:
+        hook: What they have to fill in.
+        techniques: Those of the run.
+    """
     return dataclasses.replace(techniques, **{name: getattr(Techniques(), name) for name in flags_of(hook, techniques)})
