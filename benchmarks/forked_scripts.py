@@ -1,4 +1,4 @@
-"""Records the small scripts of `alarm_script.py` in processes that are forked off one that has imported torch.
+"""Records small scripts, as `alarm_script.py`, in processes that are forked off one that has imported torch.
 
 The import takes longer than the scripts. A record that is there already is taken as it is.
 """
@@ -42,7 +42,7 @@ def begin(store: Path) -> None:
     gc.freeze()  # the recorder looks through all objects of a script, and these are not the script's
 
 
-def recorded(store: Path, name: str, words: Sequence[str], num_steps: int = STEPS) -> Reruns:
+def recorded(store: Path, name: str, words: Sequence[str], num_steps: int = STEPS, script: Path = SCRIPT) -> Reruns:
     """Returns the record of a script.
 
     Args:
@@ -50,12 +50,13 @@ def recorded(store: Path, name: str, words: Sequence[str], num_steps: int = STEP
         name: "A" or "B".
         words: The arguments of the script.
         num_steps: How many steps it takes.
+        script: The script.
     """
     directory = store / "-".join(word.removeprefix("--") for word in words)
     if not _is_whole(directory, num_steps):
         discard_all(directory)
         options = RecordOptions(str(directory), stop_after=num_steps)
-        fork_off([sys.executable, str(SCRIPT), *words], options, Path.cwd(), True)
+        fork_off([sys.executable, str(script), *words], options, Path.cwd(), True)
     return Reruns(read_run(directory), directory.resolve(), name, fork_off)
 
 

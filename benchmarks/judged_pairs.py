@@ -35,17 +35,45 @@ def judge_pairs(
         a_of: What decides the first record of a pair. Pairs that share it are judged one after the other.
         show: Prints a table of what came out.
     """
-    name = Path(sys.argv[0]).stem
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(about)
     parser.add_argument("--pairs", type=int, default=count)
-    parser.add_argument("--store", type=Path, default=Path("runs", name))
-    parser.add_argument("--jobs", type=int, default=1, help="how many pairs are judged at the same time (default: 1)")
     given = parser.parse_args()
+    judge_given(given, itertools.islice(pairs, given.pairs), judged, a_of, show)
+
+
+def options(about: str | None) -> argparse.ArgumentParser:
+    """Returns what every command that judges pairs takes.
+
+    Args:
+        about: What the command is for.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", type=Path, default=Path("runs", Path(sys.argv[0]).stem))
+    parser.add_argument("--jobs", type=int, default=1, help="how many pairs are judged at the same time (default: 1)")
+    return parser
+
+
+def judge_given(
+    given: argparse.Namespace,
+    pairs: Iterable[Pair],
+    judged: Callable[[Path, Pair], dict],
+    a_of: Callable[[Pair], Pair],
+    show: Callable[[list[dict]], None],
+) -> None:
+    """Judges pairs, unless they are judged already, and prints what came out.
+
+    Args:
+        given: The options of the command line.
+        pairs: As in `judge_pairs`, like the others.
+        judged: Judges a pair.
+        a_of: What decides the first record of a pair.
+        show: Prints a table.
+    """
     begin(given.store)
-    log = given.store / f"{name}.jsonl"
+    log = given.store / f"{Path(sys.argv[0]).stem}.jsonl"
     done = {tuple(row["pair"]) for row in _rows(log)}
     groups: dict[Pair, list[Pair]] = collections.defaultdict(list)
-    for pair in itertools.islice(pairs, given.pairs):
+    for pair in pairs:
         if pair not in done:
             groups[a_of(pair)].append(pair)
     judge_all = functools.partial(_judge_group, judged, given.store, log)

@@ -8,7 +8,7 @@ records are kept in DIR, and the next call takes what is there.
 
 import collections
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from benchmarks.alarm_script import LAYOUTS, MISTAKES, MODELS
@@ -32,11 +32,11 @@ OUTCOMES = ("named", "no name", "wrongly named", "cannot tell", "not seen")
 SEEN = OUTCOMES[:3]
 
 
-def outcome_of(mistake: str, verdict: RecordedVerdict) -> str:
+def outcome_of(right: Collection[str], verdict: RecordedVerdict) -> str:
     """Returns one of OUTCOMES.
 
     Args:
-        mistake: What is wrong in the second script.
+        right: The names that are right for what is wrong in the second script.
         verdict: What is said of the pair.
     """
     if verdict.kind == "unknown":
@@ -44,7 +44,7 @@ def outcome_of(mistake: str, verdict: RecordedVerdict) -> str:
     if verdict.exit_code == 0:
         return "not seen"
     names = {cause.name for cause in verdict.causes}
-    return "no name" if not names else "named" if names & set(NAMES[mistake]) else "wrongly named"
+    return "no name" if not names else "named" if names & set(right) else "wrongly named"
 
 
 def pairs() -> Iterator[tuple[str, str, str]]:
@@ -61,7 +61,7 @@ def _judged(store: Path, pair: Pair) -> dict[str, object]:
         words = ("--model", model, "--layout", layout, "--seed", seed, "--mistake", mistake)
         verdict = diff(a, recorded(store, "B", words, 1), 1).verdict
         times = max((each.times for each in verdict.rows), default=None)
-        found[mistake] = {"outcome": outcome_of(mistake, verdict), "headline": verdict.headline, "times": times}
+        found[mistake] = {"outcome": outcome_of(NAMES[mistake], verdict), "headline": verdict.headline, "times": times}
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.alarm_script import MISTAKES
 from benchmarks.forked_scripts import recorded
 from benchmarks.judged_pairs import Pair, judge_pairs
-from benchmarks.power import outcome_of, pairs
+from benchmarks.power import NAMES, outcome_of, pairs
 from samestep.experiments.recording.diffing import diff, in_float64
 
 SIZES = ("0.0001", "0.001", "0.01", "0.03", "0.1", "0.3")
@@ -36,7 +36,7 @@ def _judged(store: Path, pair: Pair) -> dict[str, object]:
     for meaning, (mistake, *words) in WRONG.items():
         b = recorded(store, "B", [*same, "--layout", layout, "--mistake", mistake, *words], 1)
         verdicts = (diff(a, b, 1).verdict, diff(*in_float64((a, b)), 1).verdict)
-        found[meaning] = [(_kind(outcome_of(mistake, each)), each.headline) for each in verdicts]
+        found[meaning] = [(_kind(outcome_of(NAMES[mistake], each)), each.headline) for each in verdicts]
     return found
 
 
