@@ -126,14 +126,6 @@ PARTS = (
         has_sides=True,
     ),
     Mistake(
-        "updated_again",
-        GRADIENTS,
-        updated_again,
-        "B has no backward pass of its own at this step: it updates its weights once more with the gradients of the step before",
-        "mzolfaghari/ECO-pytorch#1",
-        has_sides=True,
-    ),
-    Mistake(
         "stale_gradient",
         GRADIENTS,
         stale,
@@ -178,3 +170,14 @@ PARTS = (
         "pytorch/pytorch#160285",
     ),
 )
+AGAIN = (
+    Mistake(
+        "updated_again",
+        ("data", "hyper-parameters", *GRADIENTS),
+        updated_again,
+        "B has no backward pass of its own at this step: it updates its weights once more with the gradients of the step before",
+        "mzolfaghari/ECO-pytorch#1",
+        has_sides=True,
+    ),
+)
+"""Such a step has no schedule and no examples of its own either."""

@@ -14,7 +14,7 @@ from samestep.common.mistakes.gradients import LAST_WINDOW, ROUNDED, SCALES
 from samestep.common.mistakes.groups import GROUPS
 from samestep.common.mistakes.microbatches import MICROBATCHES
 from samestep.common.mistakes.mistake import Mistake
-from samestep.common.mistakes.parts import PARTS
+from samestep.common.mistakes.parts import AGAIN, PARTS
 from samestep.common.mistakes.rates import HYPER
 from samestep.common.mistakes.replicas import BY_RANK, REPLICAS
 from samestep.common.mistakes.strays import STRAYS, TURNS, trained_apart
@@ -24,6 +24,7 @@ from samestep.common.mistakes.written import MOVED_WITHIN, WRITTEN
 
 MISTAKES: tuple[Mistake, ...] = (
     *TURNS,
+    *AGAIN,
     *EACH_DECAY,
     *MOVED_WITHIN,
     *EXAMPLES,

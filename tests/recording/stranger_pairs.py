@@ -58,6 +58,7 @@ NEWCOMERS = [
     ("temperature", "free", "weights_written", "step 0, update, layer scale: the script of A alone wrote weights"),
     ("critics", "column", "unnamed", "A calls its model on 8 examples 16 times, and B on the same 24 times"),
     ("average", "fast", "follows_otherwise", "which no gradient updates, and moves 10.000 times as far in B"),
+    ("average", "again", "updated_again", "step 1, gradient, layer 3: B has no backward pass of its own"),
     (
         "average",
         "other",
@@ -90,6 +91,7 @@ GUESTS = [
     ("critic", "joined decayed", "weights_written", "step 0, update, layer "),
     ("contrastive", "one", "other_loss", "the same inputs and weights give another loss"),
     ("scheduled", "skipped", "late_rate", "from step 2 on, B uses the learning rate that A used one step earlier"),
+    ("scheduled each", "again", "updated_again", "step 1, hyper-parameters: B has no backward pass of its own"),
     ("scheduled", "infinite", "unnamed", "in A and inf in B"),
     ("unfrozen", "late", "missing_gradients", "get gradients in A alone: frozen, detached"),
     ("restored", "anew", "same", ""),

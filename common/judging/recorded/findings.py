@@ -20,6 +20,7 @@ from samestep.common.mistakes.mistake import few, near, of_norm, spell
 from samestep.common.mistakes.rates import same_number
 from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio
 from samestep.common.steps.gradient_transforms import COMPUTED, clipped_ratio, scale_words
+from samestep.common.steps.record import FOLLOWER
 from samestep.common.steps.recorded_run import RunStep, Sums
 
 REGROUPED = (
@@ -179,6 +180,9 @@ def _update(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -
     if compared is None or not differs.any():
         return None
     name = _first_backward(walk, differs)
+    is_followed = all(each.role == FOLLOWER for each, flag in zip(walk.pairing.tensors, differs, strict=True) if flag)
+    if is_followed and walk.is_going_on:  # such a script follows after the last of its updates
+        return None
     place = next(place for place, tensor in enumerate(walk.pairing.tensors) if tensor.name == name)
     words = (
         f"the weights of {name} are apart by {compared.times[place]:,.0f} times what rounding makes; {int(differs.sum())} of "

@@ -29,6 +29,7 @@ class Walk:
         asides: What was seen that is no difference, as sentences.
         lone_loss: What B's loss is as a multiple of A's, where it alone differs; NaN if that changes, 0 if none does.
         begun: The initial weights of both; None if they are not known.
+        is_going_on: Whether one of the two alone makes its next update without a pass of its own, with the gradients of this one.
     """
 
     a: RecordedRun
@@ -38,6 +39,7 @@ class Walk:
     asides: dict[str, None] = dataclasses.field(default_factory=dict)
     lone_loss: float = 0.0
     begun: Begun | None = None
+    is_going_on: bool = False
     _rest: Rest = dataclasses.field(default_factory=Rest)
     _pair: tuple[RunStep | None, RunStep | None] = (None, None)
     _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
@@ -54,6 +56,8 @@ class Walk:
         while one is not None and other is not None:
             if one.number == other.number:
                 further = next(ours, None), next(theirs, None)
+                lacks = [each is not None and each.loss is None for each in further]
+                self.is_going_on = None not in (one.loss, other.loss) and lacks[0] != lacks[1]
                 yield as_trained((self.a, self.b), (one, other), further, self.asides)
                 one, other = further
             else:

@@ -53,12 +53,13 @@ def contrastive():
 def scheduled():
     """Of a schedule that one step leaves out, and of a loss that overflows."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1 if "each" in words else 2, 0.5)
     for number, part in enumerate([*BATCHES, *BATCHES[:2]]):
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(inputs[part]), labels[part])
         (loss * float("inf") if "infinite" in words and number == 2 else loss).backward()
-        optimizer.step()
+        for _ in range(1 + ("again" in words)):
+            optimizer.step()
         schedule.step() if "skipped" not in words or number != 1 else None
 
 

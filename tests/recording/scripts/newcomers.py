@@ -66,7 +66,8 @@ def average():
     for part in BATCHES:
         optimizer.zero_grad()
         functional.cross_entropy(model(inputs[part]), labels[part]).backward()
-        optimizer.step()
+        for _ in range(1 + ("again" in words)):
+            optimizer.step()
         with torch.no_grad():
             for own, each in zip(kept.parameters(), model.parameters(), strict=True):
                 own.lerp_(each, 1 - decay)
