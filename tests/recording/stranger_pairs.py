@@ -107,6 +107,7 @@ GUESTS = [
     ("clients", "uneven", "named", "step 2, initial weights, layer "),
     ("clients", "twice", "unnamed", "step 3, gradient, layer "),
     ("folds", "stale", "missing_gradients", "not reached or held by no optimizer in B"),
+    ("fakes", "detached", "same", "running statistics are apart after a step and the same after the next one"),
     ("adapter", "larger", "unnamed", "every gradient is 2.000 x A's"),
     ("tuned", "one", "update_factors", "of Linear.weight, Linear.bias is 0.01 times A's"),
     ("whole", "twice", "unnamed", "A calls its model on 32 examples 32 times, and B on the same 64 times"),

@@ -49,8 +49,7 @@ class Session:
 
     def _begin_step(self) -> None:
         self._gradients: list[Pending] = []  # to call `list[Pending]` takes ten times as long
-        self._infinite, self.stepped, self.updated, self._is_replayed = [], [], frozenset(), False
-        self._own.passes = {}
+        self._infinite, self.stepped, self.updated, self._is_replayed, self._own.passes = [], [], frozenset(), False, {}
 
     def before_call(self, module: nn.Module, given: Sequence[object] | None, keywords: Mapping[str, object]) -> None:
         """An outermost module is called in training mode.
@@ -189,6 +188,7 @@ class Session:
         if not self._inside.frames and (self._is_update or not is_rehearsed(optimizer, self._initial is not None)):
             self.stepped.append(weakref.ref(optimizer))
             self._is_replayed = False
+            self.examples.results.see_update()
 
     def skip(self, optimizer: Optimizer) -> None:
         """A gradient scaler leaves out the step of an optimizer."""

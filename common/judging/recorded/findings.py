@@ -180,8 +180,8 @@ def _update(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -
     if compared is None or not differs.any():
         return None
     name = _first_backward(walk, differs)
-    is_followed = all(each.role == FOLLOWER for each, flag in zip(walk.pairing.tensors, differs, strict=True) if flag)
-    if is_followed and walk.is_going_on:  # such a script follows after the last of its updates
+    roles = {each.role for each, flag in zip(walk.pairing.tensors, differs, strict=True) if flag}
+    if roles == {FOLLOWER} and walk.is_going_on(one, other):  # such a script follows after the last of its updates
         return None
     place = next(place for place, tensor in enumerate(walk.pairing.tensors) if tensor.name == name)
     words = (

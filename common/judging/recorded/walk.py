@@ -16,6 +16,11 @@ from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RankSplit, RecordedRun, RunStep, Sums
 
+EARLIER = (
+    "running statistics are apart after a step and the same after the next one: one of the two calls its model between the two, "
+    "without gradients, and the other within the next"
+)
+
 
 @dataclasses.dataclass(eq=False)
 class Walk:
@@ -29,7 +34,7 @@ class Walk:
         asides: What was seen that is no difference, as sentences.
         lone_loss: What B's loss is as a multiple of A's, where it alone differs; NaN if that changes, 0 if none does.
         begun: The initial weights of both; None if they are not known.
-        is_going_on: Whether one of the two alone makes its next update without a pass of its own, with the gradients of this one.
+        further: The steps after those that were yielded last; None where a run has ended.
     """
 
     a: RecordedRun
@@ -39,7 +44,7 @@ class Walk:
     asides: dict[str, None] = dataclasses.field(default_factory=dict)
     lone_loss: float = 0.0
     begun: Begun | None = None
-    is_going_on: bool = False
+    further: tuple[RunStep | None, RunStep | None] = (None, None)
     _rest: Rest = dataclasses.field(default_factory=Rest)
     _pair: tuple[RunStep | None, RunStep | None] = (None, None)
     _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
@@ -55,11 +60,9 @@ class Walk:
         one, other = next(ours, None), next(theirs, None)
         while one is not None and other is not None:
             if one.number == other.number:
-                further = next(ours, None), next(theirs, None)
-                lacks = [each is not None and each.loss is None for each in further]
-                self.is_going_on = None not in (one.loss, other.loss) and lacks[0] != lacks[1]
-                yield as_trained((self.a, self.b), (one, other), further, self.asides)
-                one, other = further
+                self.further = next(ours, None), next(theirs, None)
+                yield as_trained((self.a, self.b), (one, other), self.further, self.asides)
+                one, other = self.further
             else:
                 one, other = (next(ours, None), other) if one.number < other.number else (one, next(theirs, None))
         self.longer = "B" if other is not None else "A" if one is not None else ""
@@ -86,6 +89,8 @@ class Walk:
             return None
         ours, theirs = self.pairing.of(one.sums[phase], 0), self.pairing.of(other.sums[phase], 1)
         scale, apart = self.yardstick.of(one.number, phase, ours), apart_of(ours, theirs)
+        if phase == "weight":
+            apart[self._moved_earlier(apart > scale.same * scale.rounding)] = 0.0
         if phase == "gradient" and one.is_skipped and other.is_skipped:
             apart[np.isinf(apart)] = 0.0  # of what overflowed, the sums differ
         if phase == "weight" and self.begun is not None:
@@ -93,6 +98,28 @@ class Walk:
         if phase == "weight":
             scale = self._rest.scaled(scale, one, (ours, theirs), self.compare("gradient", one, other))
         return ComparedTensors(ours, theirs, scale, apart, multiples(apart, scale.rounding))
+
+    def _moved_earlier(self, differs: np.ndarray) -> np.ndarray:
+        """Returns which statistics differ and are the same after the next step: one run calls its model between the two."""
+        found = differs & np.array([each.role == "buffer" for each in self.pairing.tensors])
+        sums = [each.sums["weight"] for each in self.further if each is not None and "weight" in (each.sums or {})]
+        if not found.any() or len(sums) < 2 or self.further[0] is None:
+            return np.zeros_like(found)
+        ours, theirs = (self.pairing.of(each, side) for side, each in enumerate(sums))
+        scale = self.yardstick.of(self.further[0].number, "weight", ours)
+        found &= apart_of(ours, theirs) <= scale.same * scale.rounding
+        self.asides |= {EARLIER: None} if found.any() else {}
+        return found
+
+    def is_going_on(self, one: RunStep, other: RunStep) -> bool:
+        """Returns whether one of the two alone makes its next update without a pass of its own.
+
+        Args:
+            one: A's step.
+            other: B's.
+        """
+        lacks = [each is not None and each.loss is None for each in self.further]
+        return None not in (one.loss, other.loss) and lacks[0] != lacks[1]
 
     def evidence(self, phase: str, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Evidence:
         """Gathers what a cause is found from.

@@ -256,6 +256,21 @@ def adapted():
         optimizer.step()
 
 
+def fakes():
+    """A GAN with batch normalization, whose fakes are made without gradients, or detached."""
+    maker, critic = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 6)), nn.Linear(6, 1)
+    optimizers = [torch.optim.Adam(each.parameters(), lr=0.01) for each in (critic, maker)]
+    for part in BATCHES:
+        with torch.set_grad_enabled("detached" in words):
+            fake = maker(texts[part]).detach()
+        loss = critic(fake).mean() - critic(inputs[part]).tanh().mean()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            loss = -critic(maker(texts[part])).tanh().mean()
+
+
 def adapter():
     """One that begins with zeros, so that its scale is in its gradient and not yet in the loss; no norm is clipped."""
     first, last = nn.Linear(6, 4), nn.Linear(4, 3)

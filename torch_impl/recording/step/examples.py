@@ -31,12 +31,12 @@ class Examples:
     def __init__(self) -> None:
         """Has seen none."""
         self._sums, self._num_taken, self._memory = list[Sums](), 0, Memory()
-        self._results, self.arguments = Results(), Arguments()
+        self.results, self.arguments = Results(), Arguments()
 
     def forget(self) -> None:
         """Begins a step."""
         self._sums, self._num_taken = [], 0
-        self._results.found = []
+        self.results.forget()
         self.arguments.forget()
 
     @property
@@ -56,7 +56,7 @@ class Examples:
             arguments: The arguments of the module.
             keywords: The keywords of the module.
         """
-        results = self._results.alive()
+        results = self.results.alive()
         given = _chosen(arguments, keywords, results)
         if not given:
             return []
@@ -93,7 +93,7 @@ class Examples:
             arguments: The arguments.
             keywords: The keywords.
         """
-        return [*_chosen(arguments, keywords, self._results.alive()).values()]
+        return [*_chosen(arguments, keywords, self.results.alive()).values()]
 
     def add_result(self, result: object, arguments: Sequence[object]) -> None:
         """Remembers what a module returned, in whatever mode.
@@ -108,7 +108,7 @@ class Examples:
             given = tensors_in(arguments)
             memories = {memory_of(each) for each in given if each.layout is torch.strided and not has_no_numbers(each)}
         for each in results:
-            self._results.add(each, memories)
+            self.results.add(each, memories)
 
     def end_step(self) -> tuple[bytes | None, dict[str, bytes]]:
         """Returns what a record keeps of the examples and of their arguments, and begins the next step.
@@ -116,7 +116,7 @@ class Examples:
         Of each example that is its sum, which is mixed where it is read; None if no call had any.
         """
         sums, self._sums, self._num_taken = self._sums, [], 0
-        self._results.found = []
+        self.results.end_step()
         return self._memory.bytes_of(sums) if sums else None, self.arguments.end_step()
 
 

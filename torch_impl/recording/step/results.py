@@ -16,11 +16,24 @@ _MOST = 64
 
 
 class Results:
-    """Those of one step."""
+    """Those of one step. What a module returns after the update, as the fakes of a GAN without gradients, is of the next one."""
 
     def __init__(self) -> None:
         """Has none."""
         self.found: list[Callable[[], torch.Tensor | None]] = []
+        self._used: list[Callable[[], torch.Tensor | None]] | None = None
+
+    def forget(self) -> None:
+        """Forgets all."""
+        self.found, self._used = [], None
+
+    def see_update(self) -> None:
+        """An optimizer has updated weights."""
+        self.found, self._used = [], [*(self._used or ()), *self.found]
+
+    def end_step(self) -> None:
+        """Keeps those that came after the last update; none if no optimizer made it."""
+        self.found, self._used = self.found if self._used is not None else [], None
 
     def add(self, result: torch.Tensor, given: Set[int]) -> None:
         """Remembers a tensor that a module returned.
@@ -40,7 +53,8 @@ class Results:
 
     def alive(self) -> Sequence[torch.Tensor]:
         """Returns those that the script still has, or has a view of."""
-        return [result for each in self.found if (result := each()) is not None] if self.found else []
+        every = [*self._used, *self.found] if self._used else self.found
+        return [result for each in every if (result := each()) is not None] if every else []
 
 
 def _remembered(
