@@ -1,12 +1,13 @@
 """Weights at rest: zeros, which a gradient that cancels but for rounding moves, those not there yet, and those of a run's end."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 from samestep.common.judging.recorded.differences import ComparedTensors, RoundingScale, apart_of, finite
 from samestep.common.judging.recorded.hashes import comparable
-from samestep.common.steps.record import FOLLOWER, UPDATED
+from samestep.common.steps.record import FOLLOWER, UPDATED, RecordedTensor
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
 _LAST = (
@@ -63,9 +64,14 @@ def _as_updated(run: RecordedRun, step: RunStep) -> RunStep:
 class Rest:
     """How far rounding of the gradients may have moved the weights."""
 
-    def __init__(self) -> None:
-        """Begins with the initial weights."""
-        self._last, self._moved, self._turned = -1, np.zeros(1), np.zeros(1)
+    def __init__(self, tensors: Sequence[RecordedTensor] = ()) -> None:
+        """Begins with the initial weights.
+
+        Args:
+            tensors: Those of which some may be averages of others.
+        """
+        self._followed = _followed(tensors)
+        self._last, self._moved, self._turned = -1, np.zeros(1), np.zeros(max(1, len(tensors)))
         self._is_rounded, self._is_pushed = np.zeros(1, bool), np.zeros(1, bool)
         self._before: tuple[Sums, Sums] | None = None
 
@@ -86,7 +92,8 @@ class Rest:
             self._turned = self._turned + self._undecided(now, gradients)
         self._before = now
         rounding = np.where(weights.rounding > 0, weights.rounding, self._moved)
-        return dataclasses.replace(weights, rounding=np.maximum(rounding, self._turned))
+        turned = self._turned if self._followed is None else self._turned[self._followed]
+        return dataclasses.replace(weights, rounding=np.maximum(rounding, turned))
 
     def _undecided(self, now: tuple[Sums, Sums], gradients: ComparedTensors) -> np.ndarray:
         """Returns how far both have moved the weights whose gradients have never been more than rounding makes."""
@@ -95,6 +102,20 @@ class Rest:
         self._is_pushed = self._is_pushed | (norm > gradients.scale.same * gradients.scale.rounding)
         moved = sum(map(apart_of, self._before, now)) if self._before else 0.0
         return np.where(self._is_rounded & ~self._is_pushed, finite(moved), 0.0)
+
+
+def _followed(tensors: Sequence[RecordedTensor]) -> list[int] | None:
+    """Returns the place of the tensor of which each is an average, or else its own; None if none is one.
+
+    An average is as far apart as what it follows, or less.
+    """
+    if all(each.role != FOLLOWER for each in tensors):
+        return None
+    own = {(each.name.removeprefix(f"{each.network}."), each.piece.shape): n for n, each in enumerate(tensors)}
+    return [
+        own.get((each.name.partition(".")[2], each.piece.shape), n) if each.role == FOLLOWER else n
+        for n, each in enumerate(tensors)
+    ]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -45,9 +45,13 @@ class Walk:
     lone_loss: float = 0.0
     begun: Begun | None = None
     further: tuple[RunStep | None, RunStep | None] = (None, None)
-    _rest: Rest = dataclasses.field(default_factory=Rest)
+    _rest: Rest = dataclasses.field(init=False)
     _pair: tuple[RunStep | None, RunStep | None] = (None, None)
     _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Finds which tensors are averages of others."""
+        self._rest = Rest(self.pairing.tensors)
 
     @property
     def pairing(self) -> Pairing:

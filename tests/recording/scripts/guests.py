@@ -21,6 +21,7 @@ def critic():
     """A mean minus a mean: the gradient of the last bias is 0, or what rounding leaves of it, and Adam divides it by its size."""
     network, maker = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1)), nn.Linear(4, 6)
     optimizers = [torch.optim.Adam(each.parameters(), lr=0.01, eps=1e-12) for each in (network, maker)]
+    average = copy.deepcopy(network).requires_grad_(False)
     shares = torch.tensor([-1 / 5] * 5 + [1 / 3] * 3)
     for part in BATCHES:
         one, other = inputs[part][:5], maker(texts[part][:3])
@@ -34,6 +35,7 @@ def critic():
             optimizer.step()
             if "decayed" in words:
                 torch._foreach_mul_([each.data for each in network.parameters()], 0.999)
+            torch._foreach_lerp_([*average.parameters()], [each.data for each in network.parameters()], 0.1)
             loss = -network(maker(texts[part])).mean()
 
 
