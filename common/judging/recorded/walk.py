@@ -94,7 +94,7 @@ class Walk:
         ours, theirs = self.pairing.of(one.sums[phase], 0), self.pairing.of(other.sums[phase], 1)
         scale, apart = self.yardstick.of(one.number, phase, ours), apart_of(ours, theirs)
         if phase == "weight":
-            apart[self._moved_earlier(apart > scale.same * scale.rounding)] = 0.0
+            apart[self._moved_earlier((apart > scale.same * scale.rounding) & (apart < np.inf))] = 0.0
         if phase == "gradient" and one.is_skipped and other.is_skipped:
             apart[np.isinf(apart)] = 0.0  # of what overflowed, the sums differ
         if phase == "weight" and self.begun is not None:
