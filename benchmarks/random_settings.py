@@ -224,7 +224,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], _Condition]] = {
     "clip_twice": (("other_hyperparameter",), lambda s: s.clip == "norm"),
     "clip_each_tensor": (("clip_each_tensor", "clip_each_alone"), lambda s: s.clip == "norm"),
     "clip_by_value": (("clip_by_value",), lambda s: s.clip == "norm"),
-    "clip_head": (("clip_by_other_norm", "clip_forgotten", "clip_each_alone"), lambda s: s.clip == "norm"),
+    "clip_head": (("clip_part", "clip_by_other_norm", "clip_forgotten", "clip_each_alone"), lambda s: s.clip == "norm"),
     "updated_twice": (("updated_again", "update_times"), _ANY),
     "clamped": (("weights_written",), _ANY),
     "no_average": (("follows_otherwise",), lambda s: s.is_averaged),
