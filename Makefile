@@ -19,7 +19,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $(INSTALLED)
 
 run: setup
-	$(BIN)/python -m samestep compare --report
+	$(BIN)/python -m experiments.compare --report
 
 # Hundreds of processes start here: none compiles the same source again.
 test test-slow: export PYTHONDONTWRITEBYTECODE =

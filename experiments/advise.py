@@ -21,6 +21,7 @@ from samestep.experiments.advising.prediction import describing
 from samestep.experiments.advising.ranking import Tell
 from samestep.experiments.advising.step_times import seconds_of
 from samestep.experiments.advising.training_cost import Training
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.vary import read_vary, split_values
 from samestep.experiments.cli.waiting import Waiting
@@ -232,3 +233,7 @@ def _check_here(assumed: SearchAssumptions, are_weights_given: bool) -> None:
         raise ConfigError(
             f"--machine here --nodes {assumed.nodes}: what their links carry is not known; add it, as in --bandwidth 1gbit."
         )
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -14,6 +14,7 @@ from samestep.common.flags import Scalar
 from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK
 from samestep.experiments.cli.command_line import read_request
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import Case, Document, add_format, write
 from samestep.experiments.printing.text import fill, github, short
@@ -200,3 +201,7 @@ def _document(here: "Here", path: str, seconds: float) -> Document:
 
 def _shown(value: float, unit: str) -> str:
     return f"{1e6 * value:,.3g} us" if unit == "s" else f"{short(value)} {unit}"
+
+
+if __name__ == "__main__":
+    run_command(main)

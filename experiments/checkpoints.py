@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.text import github, size
 
@@ -43,3 +44,7 @@ def _whole(found: "Checkpoint", directory: Path) -> list[str]:
     name = str(found.path.relative_to(directory))
     moment = datetime.datetime.fromtimestamp(os.path.getmtime(found.path)).strftime("%Y-%m-%d %H:%M:%S")
     return [name, str(found.commit.step), str(found.commit.attempt), moment, size(found.bytes), "yes"]
+
+
+if __name__ == "__main__":
+    run_command(main)

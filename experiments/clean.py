@@ -11,6 +11,7 @@ from pathlib import Path
 from samestep.common.runtime.parent.judging.cache import CacheEntry
 from samestep.experiments.cleaning import disk_usage
 from samestep.experiments.cleaning.disk_usage import Store
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.text import fill, github, size
 
@@ -72,3 +73,7 @@ def _table(stores: Sequence[Store]) -> str:
 
 def _total(entries: Sequence[CacheEntry]) -> int:
     return sum(entry.bytes for entry in entries)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -19,6 +19,7 @@ from samestep.common.techniques import Techniques
 from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.browser import open_page
 from samestep.experiments.cli.command_line import open_engine, take_target
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.vary import read_vary
 from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, check_bit_equal
@@ -164,3 +165,7 @@ def _again(arguments: Sequence[str], resumed: str | None, target: "Target | None
     kept = [a for i, a in enumerate(arguments) if a.partition("=")[0] != "--out" and [*arguments, ""][i - 1] != "--out"]
     kept = kept if resumed is None else ["--file", str(Path(resumed) / "compare.toml")]
     return shlex.join(["samestep", "compare", *kept, *(["--on", str(target)] if target else [])])
+
+
+if __name__ == "__main__":
+    run_command(main)

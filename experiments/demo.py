@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common.errors import Unavailable, unknown
 from samestep.common.flags import split_spelling
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.text import fill, github, screen_width
 
@@ -148,3 +149,7 @@ Its losses, next to those of the correct run:
 
 {table}
 """
+
+
+if __name__ == "__main__":
+    run_command(main)

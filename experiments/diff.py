@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from samestep.common.errors import ConfigError, ParityFailed, Unavailable
 from samestep.experiments.cli import github_actions
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import add_format, write
 
@@ -64,3 +65,7 @@ def check_steps(number: int) -> None:
     """
     if not 1 <= number <= MOST_STEPS:
         raise ConfigError(f"--steps {number} is not from 1 to {MOST_STEPS}.")
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from samestep.common.catalog import framework_info, lacks, strategies_of
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import FRAMEWORKS
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import Case, Document, add_format, write
 from samestep.experiments.printing.text import count, github, paragraphs, screen_width, size
@@ -115,3 +116,7 @@ def _overview(gpus: Mapping[str, "Sequence[Gpu]"]) -> Document:
 
     rows = [{"what": name, "here": value} for name, value in facts.items()]
     return Document("samestep doctor", text, {"facts": facts, "gpus": gpus}, rows, [Case(name) for name in facts])
+
+
+if __name__ == "__main__":
+    run_command(main)

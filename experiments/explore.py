@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, SamestepError
 from samestep.experiments.cli.browser import HELP, open_page
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 
 if TYPE_CHECKING:
@@ -140,3 +141,7 @@ def _parser() -> Parser:
     parser.add_argument("--predicted", action="store_true", help="run nothing: all bytes are predicted")
     parser.add_argument("--open", action="store_true", help=HELP)
     return parser
+
+
+if __name__ == "__main__":
+    run_command(main)

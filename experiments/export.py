@@ -12,6 +12,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.frameworks import conventions
 from samestep.common.workload.declaration import BUILDERS
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlruns"}
@@ -84,3 +85,7 @@ def _export_state(directories: Sequence[str], kind: str, output: str | None) -> 
     except OSError as error:
         raise ConfigError(f"-o {target} cannot be written ({error.strerror}); name another folder.") from None
     return 0
+
+
+if __name__ == "__main__":
+    run_command(main)

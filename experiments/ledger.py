@@ -9,6 +9,7 @@ from samestep.common.errors import ConfigError, ParityFailed
 from samestep.common.run import parse
 from samestep.common.runtime.directory import read_config
 from samestep.common.steps.log import read_log
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.text import github
 
@@ -55,3 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 def _line(attempted: "Attempted", size: int) -> list[str]:
     first, end = attempted.first, attempted.end
     return [str(attempted.number), str(attempted.num_processes), f"{first} to {end - 1}", str((end - first) * size)]
+
+
+if __name__ == "__main__":
+    run_command(main)

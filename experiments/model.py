@@ -9,6 +9,7 @@ from samestep.common.errors import ConfigError, SamestepError, Unavailable
 from samestep.common.flags import flag, read_fields
 from samestep.common.request import MAX_DEVICES, MAX_SECONDS, MAX_SEED, RunConfig
 from samestep.common.run import parse
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.comparing.comparison_request import FRAMEWORKS_COMPARED
 from samestep.experiments.printing.formats import add_format, write
@@ -85,3 +86,7 @@ def rows_of(described: RunConfig) -> dict[str, str]:
         except SamestepError as error:
             found[f"{described.framework}:{row.name}"] = str(error)
     return found
+
+
+if __name__ == "__main__":
+    run_command(main)

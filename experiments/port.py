@@ -14,6 +14,7 @@ from samestep.common.workload.accepted import ACCEPTABLE, check_accepted
 from samestep.common.workload.declared import absolute_source
 from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS, optimizer_named
 from samestep.experiments.cli import github_actions
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.printing.formats import add_format, write
 
@@ -115,3 +116,7 @@ def _checkpoint(path: Path | None, target: str | None) -> "WeightsFile | None":
     checkpoint = WeightsFile(path, target)
     checkpoint.check()
     return checkpoint
+
+
+if __name__ == "__main__":
+    run_command(main)

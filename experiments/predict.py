@@ -12,6 +12,7 @@ from samestep.common.techniques import Techniques
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.advising.prediction import Assumptions
 from samestep.experiments.cli.command_line import named_cell, parse_beside, read_request
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import FORMATS, Document, write
 
@@ -107,3 +108,7 @@ def read(cell: Cell | None, given: Mapping[str, Scalar]) -> tuple[RunConfig, Ass
     for name in rest.keys() - {**flags(RunConfig), **flags(Techniques)}.keys():
         raise ConfigError(f"{spell_flag(name)} is an option of some strategies; name one.")
     return dataclasses.replace(read_fields(RunConfig, rest), techniques=read_fields(Techniques, rest)), assumed
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.flags import spell_flag
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 
 _ABOUT = (
@@ -53,3 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     for line in lines:
         print(f"samestep: {line}", file=sys.stderr)
     return ended.exit_code
+
+
+if __name__ == "__main__":
+    run_command(main)

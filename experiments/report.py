@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.experiments.cli.browser import HELP, open_page
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.text import count
 
@@ -163,3 +164,7 @@ def _parser() -> Parser:
     text = f"one of {', '.join(FORMATS)}: html is a page, github is text for people, the others are for programs"
     parser.add_argument("--format", default="html", metavar="FORMAT", help=f"{text} (default: html)")
     return parser
+
+
+if __name__ == "__main__":
+    run_command(main)

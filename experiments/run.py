@@ -13,6 +13,7 @@ from samestep.common.features.used import spell_switched
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.experiments.cli.command_line import open_engine, parse_run, take_target
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.printing.commands import again
 from samestep.experiments.printing.text import count, fill
 
@@ -191,3 +192,7 @@ def _by_hand(spec: ProcessSpec) -> str:
     # `${host0}` becomes what to write over: HOST, HOST1, HOST2, ...
     text = "".join(f"{value} " for value in values)
     return re.sub(r"\$\{([a-z]+)0?(\d*)\}", lambda found: found[1].upper() + found[2], text)
+
+
+if __name__ == "__main__":
+    run_command(main)

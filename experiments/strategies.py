@@ -13,6 +13,7 @@ from samestep.common.flags import Scalar, flags, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import Case, Document, add_format, write
 from samestep.experiments.printing.grid import Column, explained
@@ -178,3 +179,7 @@ def strategy_file(framework: str, name: str) -> Path:
         name: The name of the strategy.
     """
     return mirror_folder(framework) / "strategies" / f"{name}.py"
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from samestep.experiments.cli.ending import SIGNALS
+from samestep.experiments.cli.ending import SIGNALS, run_command
 from samestep.experiments.printing.text import fill
 
 
@@ -24,3 +24,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # torch and TensorFlow both crash or hang now and then in their own teardown
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -105,6 +105,12 @@ def test_from_an_editable_install(own: Path) -> None:
     assert bare == "False"
 
 
+def test_in_a_checkout(tmp_path: Path) -> None:
+    """`python -m experiments.run` is how a clone is used, as `samestep` is elsewhere, with one copy of every module."""
+    line = [sys.executable, "-m", "experiments.run", *RUN[1:], "--out", str(tmp_path / "run")]
+    assert f"Run: {tmp_path / 'run'}" in ran(ROOT, *line)
+
+
 @pytest.mark.parametrize("line", [[], *([name] for name in COMMANDS if name != "worker")])
 def test_the_command_helps(line: list[str]) -> None:
     assert "usage: samestep" in ran(ROOT, sys.executable, "-m", "samestep", *line, "--help")
