@@ -84,6 +84,8 @@ NEWCOMERS = [
     ("process", "twice", "unnamed", "step 0, loss: the loss and every gradient are 2.000 x A's"),
     ("batches", "twice", "repeated_in_a_pass", "B is given 16 examples again, and A none"),
     ("batches", "halves", "unnamed", "4 of A's 8 examples are among the 4 of B"),
+    ("tied", "untied", "unnamed", "step 0, gradient, layer table: the gradient of table.weight is off by"),
+    ("quantized", "cut rounded", "unnamed", "step 0, gradient, layer coder: the gradient of coder.bias is off by"),
 ]
 """As above, of newcomers.py."""
 GUESTS = [

@@ -261,4 +261,55 @@ def batches():
         optimizer.step()
 
 
+class Tied(nn.Module):
+    """Its words are told by the table that they are looked up in, or by a copy of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.body, self.out = nn.Embedding(6, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 6)
+        tied = self.table.weight
+        self.out.weight = tied if "untied" not in words else nn.Parameter(tied.detach().clone())
+
+    def forward(self, given):
+        return self.out(0.12 * self.body(self.table(given))[0])
+
+
+def tied():
+    """Its norm is clipped, by which a tensor that has lost a part of its gradient moves all others by a factor."""
+    network = Tied()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for part in BATCHES:
+        given = sentences[part]
+        optimizer.zero_grad()
+        functional.cross_entropy(network(given[:, :-1]).flatten(0, 1), given[:, 1:].flatten()).backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 0.05)
+        optimizer.step()
+
+
+class Quantized(nn.Module):
+    """Features are replaced by the nearest row of a table, past which gradients are passed straight, or not at all."""
+
+    def __init__(self):
+        super().__init__()
+        self.coder, self.body, self.out = nn.Linear(6, 4), nn.Linear(4, 8), nn.Linear(8, 6)
+
+    def forward(self, given):
+        features = self.coder(given)
+        nearest = texts[:16][torch.cdist(features, texts[:16]).argmin(1)]
+        passed = nearest if "cut" in words else features + (nearest - features).detach()
+        return self.out(self.body(passed).relu()), functional.mse_loss(features, nearest)
+
+
+def quantized():
+    network = Quantized()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for part in BATCHES:
+        out, apart = network(inputs[part])
+        optimizer.zero_grad()
+        (functional.mse_loss(out, inputs[part]) + apart).backward()
+        if "rounded" in words:  # as sums are whose terms cancel
+            network.out.bias.grad *= 1 + 2.2e-6
+        optimizer.step()
+
+
 globals()[kind]()
