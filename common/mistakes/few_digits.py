@@ -62,7 +62,8 @@ def rounded(to: FewDigits, evidence: Evidence) -> Words | None:
             return {"off": f"{middle:.1e}", "or_else": ""}
         if not is_changed or _most_digits(own)[0] <= FP16.digits:
             return None
-    inside = sum(to.least <= each.off <= to.most and common_ratio([each]) is None for each in own)  # a factor is no noise
+    noise = [each.off for each in own if common_ratio([each]) is None]
+    inside = sum(to.least <= off <= to.most for off in noise)
     parts = max(side.world * side.passes for side in (evidence.a, evidence.b))
     least = max(to.least, to.middle * math.sqrt(PARTS / max(PARTS, parts)))
     is_even = inside >= 0.8 * len(offs) and least <= middle <= to.most
