@@ -27,11 +27,14 @@ def _factors(evidence: Evidence) -> Iterator[tuple[float, str]]:
 
 
 def _rate_by_ranks(evidence: Evidence) -> Words | None:
-    """The learning rate has a factor at every step so far, and it is the number of processes or micro-batches, or its root."""
+    """The learning rate has a factor at every step, and it is the number of processes or micro-batches, or its root."""
     rates = _rates(evidence)
     if rates is None or not rates[0] or (len(evidence.a.rates) > 1 and near(evidence.b.rates[0], evidence.a.rates[0])):
         return None
     ratio = rates[1] / rates[0]
+    later = zip(evidence.a.rates[evidence.step :], evidence.b.rates[evidence.step :], strict=False)
+    if not all(near(other, ratio * one) for one, other in later):  # of another schedule, one rate has it by chance
+        return None
     for number, what in _factors(evidence):
         if near(ratio, number) or near(ratio, 1 / number):
             return {"ratio": spell(ratio), "what": what}

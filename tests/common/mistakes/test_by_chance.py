@@ -192,6 +192,16 @@ def test_twice_the_rate_of_a_schedule_of_halves_is_not_that_of_an_earlier_step(
     assert named(Evidence("hyper-parameters", 0, a, b)) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("rates", "expected"), [([0.5, 0.5], "rate_by_processes"), ([0.5, 0.25], "other_hyperparameter")]
+)
+def test_the_first_rate_of_a_faster_schedule_is_the_share_of_a_micro_batch_by_chance(
+    rates: list[float], expected: str
+) -> None:
+    a, b = (dataclasses.replace(SIDE, rates=own, scalars={"lr": own[0]}) for own in ([1.0, 1.0], rates))
+    assert named(Evidence("hyper-parameters", 0, a, dataclasses.replace(b, passes=2))) == [expected]
+
+
 def test_ranks_that_exchange_nothing_are_named_though_they_normalize_by_their_own_examples() -> None:
     """A healthy run of two ranks with batch normalization does the one, and never the other."""
     buffer = dataclasses.replace(seen(1.1)[0], name="running_mean", role="buffer", kind="norm")
