@@ -1,5 +1,6 @@
 """Reads records as tests want them: the statistics of whole tensors, put together from the pieces of all ranks."""
 
+import atexit
 import contextlib
 import json
 import os
@@ -86,6 +87,15 @@ _CONNECTED: dict[str, "Connection"] = {}
 """Framework -> what this process has asked before."""
 _STARTED: list[subprocess.Popen[bytes]] = []
 """What this process has started, which may still run when it ends."""
+
+
+@atexit.register
+def _leave() -> None:
+    """Lets go of what this process has asked and started; others may still ask it, so nobody waits for it to end."""
+    for connection in _CONNECTED.values():
+        connection.close()
+    for process in _STARTED:
+        process.returncode = process.poll() or 0  # else Python warns that it still runs
 
 
 class Connection:
