@@ -122,7 +122,9 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     factor = clipped_ratio(one.scalars, other.scalars)
     clipped = [each.name in seen and seen[each.name].explained_by(factor) for each in walk.pairing.tensors]
     own = differs & ~np.array(clipped) if factor != 1 else differs  # before clipping
-    name = _first_backward(walk, own if own.any() else differs, compared)
+    own = own if own.any() else differs
+    far = own & (compared.times > CLOSE)  # where numbers cancel, rounding moves a tensor to near the threshold
+    name = _first_backward(walk, far if far.any() else own)
     phase = phase_of((one.scalars, other.scalars), [*seen.values()])
     names = {each.name for each, flag in zip(walk.pairing.tensors, differs & ~compared.is_broken, strict=True) if flag}
     place = [tensor.name for tensor in walk.pairing.tensors].index(name)
@@ -132,13 +134,8 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     return Finding(first, is_certain, _is_kink(walk, compared, differs, seen))
 
 
-def _first_backward(walk: Walk, differs: np.ndarray, compared: ComparedTensors) -> str:
-    """Returns the last tensor in the order of the model that differs, parameters before buffers.
-
-    Those close to the threshold do not count if others are beyond: where numbers cancel, rounding moves a tensor so far.
-    """
-    is_beyond = differs & (compared.times > CLOSE)
-    differs = is_beyond if is_beyond.any() else differs
+def _first_backward(walk: Walk, differs: np.ndarray) -> str:
+    """Returns the last tensor in the order of the model that differs, parameters before buffers."""
     names = [
         (tensor.role == "parameter", tensor.name) for tensor, d in zip(walk.pairing.tensors, differs, strict=True) if d
     ]
@@ -184,7 +181,7 @@ def _update(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -
     is_certain, differs = compared.apart_most if compared is not None else (False, np.zeros(1, bool))
     if compared is None or not differs.any():
         return None
-    name = _first_backward(walk, differs, compared)
+    name = _first_backward(walk, differs)
     roles = {each.role for each, flag in zip(walk.pairing.tensors, differs, strict=True) if flag}
     if roles == {FOLLOWER} and walk.is_going_on(one, other):  # such a script follows after the last of its updates
         return None
