@@ -1,4 +1,4 @@
-"""What a run measured: RunResult."""
+"""What a run measured: RunResult, composed of what each process measured."""
 
 import dataclasses
 import os
@@ -78,22 +78,9 @@ class HostBytes:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunResult:
-    """What happened. `docs/glossary.md` has the words; bytes are bytes, seconds are seconds, and None was not measured.
+class RunIdentity:
+    """What ran: everything that decides the numbers, and where they were computed: `hosts` if an engine started the processes."""
 
-    Attributes:
-        hosts: Where the numbers were computed, if an engine started the processes.
-        state_sha256: "" where nobody asked for it.
-        predicted: The bytes of a step, like the next five: these are measured by device, and by host if there are several, or
-            they are those of a compiler.
-        step_parts: What the seconds of the median step go to; else `no_parts` says why not.
-        resumed_at: The step of the checkpoint that the last attempt went on from; None if it took every step.
-        lost_steps: How many steps were taken again, all attempts together.
-        saves: The checkpoints of the last attempt.
-        status: "trained", "not the same step" or "compiled"; every other end leaves an `error.json`.
-    """
-
-    # what ran: everything that decides the numbers
     schema_version: int
     config: RunConfig
     framework: str
@@ -116,7 +103,17 @@ class RunResult:
     device_note: str
     backend: str
     emulation: str
-    # what the steps did, from the log of the run, and the verdict on them
+
+    @property
+    def arithmetic(self) -> str:
+        """The type in which forward and backward were computed."""
+        return self.config.techniques.arithmetic(self.dtype)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunCurve:
+    """What the steps did, from the log of the run, and the verdict on them. `state_sha256` is "" where nobody asked for it."""
+
     first_step: int
     steps: int
     losses: tuple[float, ...]
@@ -125,32 +122,18 @@ class RunResult:
     metric_direction: str
     parity: Parity
     state_sha256: str = ""
-    # the bytes of a step
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunLedger:
+    """The bytes of a step: predicted, and measured by device, and by host if there are several; or by a compiler."""
+
     predicted: Ledger
     exchanges: tuple[Exchange, ...]
     processes: list[DeviceRow]
     uncounted: tuple[str, ...] = ()
     by_host: tuple[HostBytes, ...] = ()
     compiled: Compiled | None = None
-    # how long it took, and under which conditions
-    examples_per_second: Throughput | None
-    step_seconds_median: float | None
-    startup_seconds: float
-    compile_seconds: float | None
-    conditions: Conditions = dataclasses.field(default_factory=Conditions)
-    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
-    step_parts: StepParts | None = None
-    no_parts: str = ""
-    # what became of a run that was cut off, and what it saved
-    resumed_at: int | None = None
-    lost_steps: int = 0
-    saves: Saves = dataclasses.field(default_factory=Saves)
-    status: str
-
-    @property
-    def arithmetic(self) -> str:
-        """The type in which forward and backward were computed."""
-        return self.config.techniques.arithmetic(self.dtype)
 
     @property
     def measured(self) -> Ledger:
@@ -172,6 +155,46 @@ class RunResult:
     def activations_bytes(self) -> int | None:
         """The activations of the device that keeps most; None where they were not measured."""
         return self.measured.activations_bytes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSpeed:
+    """How long it took, under which conditions, and what the seconds of the median step go to; else `no_parts` says why not."""
+
+    examples_per_second: Throughput | None
+    step_seconds_median: float | None
+    startup_seconds: float
+    compile_seconds: float | None
+    conditions: Conditions = dataclasses.field(default_factory=Conditions)
+    step_times: dict[int, int] = dataclasses.field(default_factory=dict)
+    step_parts: StepParts | None = None
+    no_parts: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunAttempts:
+    """What became of a run that was cut off, and what it saved.
+
+    Attributes:
+        resumed_at: The step of the checkpoint that the last attempt went on from; None if it took every step.
+        lost_steps: How many steps were taken again, all attempts together.
+        saves: The checkpoints of the last attempt.
+    """
+
+    resumed_at: int | None = None
+    lost_steps: int = 0
+    saves: Saves = dataclasses.field(default_factory=Saves)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunResult(RunAttempts, RunSpeed, RunLedger, RunCurve, RunIdentity):
+    """What happened. `status` is "trained", "not the same step" or "compiled"; every other end leaves an `error.json`.
+
+    It has the fields of its five parts, in JSON as well. `docs/glossary.md` has the words; bytes are bytes, seconds are
+    seconds, and None was not measured.
+    """
+
+    status: str
 
 
 def load_result(directory: Path) -> RunResult:
