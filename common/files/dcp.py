@@ -24,13 +24,25 @@ METADATA = ".metadata"
 _MOST_METADATA_BYTES = 2**26
 _HALF_A_FLOAT = "bfloat16"
 _DTYPES = {
-    **{"float64": "<f8", "float32": "<f4", "float16": "<f2", _HALF_A_FLOAT: "<u2"},
-    **{"int64": "<i8", "int32": "<i4", "int16": "<i2", "int8": "|i1", "uint8": "|u1", "bool": "|b1"},
+    "float64": "<f8",
+    "float32": "<f4",
+    "float16": "<f2",
+    _HALF_A_FLOAT: "<u2",
+    "int64": "<i8",
+    "int32": "<i4",
+    "int16": "<i2",
+    "int8": "|i1",
+    "uint8": "|u1",
+    "bool": "|b1",
 }
-_STORAGES = {
-    **{"DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16"},
-    **{"BFloat16Storage": _HALF_A_FLOAT, "BoolStorage": "bool", "ByteStorage": "uint8", "CharStorage": "int8"},
-    **{"ShortStorage": "int16", "IntStorage": "int32", "LongStorage": "int64"},
+_STORAGES = {"DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16"} | {
+    "BFloat16Storage": _HALF_A_FLOAT,
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
 }
 _Place = tuple[str, int, int]
 """File, offset, length."""
