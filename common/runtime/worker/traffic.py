@@ -20,8 +20,8 @@ Reading = Mapping[str, Counters | None]
 """Role -> its counters; None for a process that does not answer."""
 Bytes = tuple[float, ...]
 """Per step: sent, received, and the parts of both that went to other hosts and came from them."""
-Window = dict[str, Bytes]
-"""Role -> the bytes of one window."""
+Window = dict[str, Bytes | None]
+"""Role -> the bytes of one window; None for a process that once did not answer in it."""
 _NOTHING: Bytes = (0.0,) * 4
 
 
@@ -73,7 +73,7 @@ class Traffic:
             self._disturbances.start()
 
     def add(self, before: Reading, after: Reading, steps: int) -> None:
-        """Adds a part to the present window; a process that did not answer at both its ends counts as silent.
+        """Adds a part to the present window.
 
         Args:
             before: The counters at its start.
@@ -87,7 +87,7 @@ class Traffic:
         window, share = self._windows[-1], steps / (self._steps + steps)
         for role, first in before.items():
             new, old = _difference(first, after[role], steps), window.get(role, _NOTHING)
-            window[role] = tuple(n * share + o * (1 - share) for n, o in zip(new, old, strict=True))
+            window[role] = new and old and tuple(n * share + o * (1 - share) for n, o in zip(new, old, strict=True))
         self._steps += steps
         self._counted_steps += steps
 
@@ -123,16 +123,17 @@ class Traffic:
     def served(self, threads: int | None) -> tuple[Usage, ...]:
         """Computes the usage of the processes that serve.
 
-        Bytes per step are the mean over the typical windows, because each process may have had only some of the steps.
+        Bytes per step are the mean over the typical windows, because each process may have had only some of the steps. A
+        window in which one did not answer that answers in others (it is slow to start, or died) is not typical.
 
         Args:
             threads: How many each of them computes with; None if their devices are not of the CPU.
         """
-        totals = [sum(sent for sent, *_ in window.values()) for window in self._windows]
+        answers = [len([each for each in window.values() if each]) for window in self._windows]
+        heard = [w for w, number in zip(self._windows, answers, strict=True) if number == max(answers)]
+        totals = [sum(sent for sent, *_ in filter(None, window.values())) for window in heard]
         middle = statistics.median_low(totals) if totals else 0.0
-        typical = [
-            w for w, total in zip(self._windows, totals, strict=True) if abs(total - middle) <= TOLERANCE * middle
-        ]
+        typical = [w for w, total in zip(heard, totals, strict=True) if abs(total - middle) <= TOLERANCE * middle]
         return tuple(
             self._usage(
                 role,
@@ -149,13 +150,14 @@ class Traffic:
         self,
         role: str,
         rank: int,
-        seen: Sequence[Bytes],
+        seen: Sequence[Bytes | None],
         average: Callable[[list[float]], float],
         counters: Counters | None,
         threads: int | None,
     ) -> Usage:
         busy = None if threads is None else self._busy_seconds.get(role)
-        sent, received, *away = (average(list(column)) for column in zip(*seen, strict=True)) if seen else _NOTHING
+        columns = zip(*filter(None, seen), strict=True)
+        sent, received, *away = [average(list(column)) for column in columns] or _NOTHING
         return Usage(
             role=role,
             rank=rank,
@@ -170,8 +172,8 @@ class Traffic:
         )
 
 
-def _difference(before: Counters | None, after: Counters | None, steps: int) -> Bytes:
+def _difference(before: Counters | None, after: Counters | None, steps: int) -> Bytes | None:
     if before is None or after is None:
-        return _NOTHING
+        return None
     carried = zip(after[: len(_NOTHING)], before[: len(_NOTHING)], strict=True)
     return tuple((new - old) / steps for new, old in carried)

@@ -109,10 +109,17 @@ def test_nobody_waits_for_one_that_is_stopped_or_gone(serving: subprocess.Popen[
     assert ask(tmp_path, "worker-1") is None, "there never was one"
 
 
-def test_a_first_call_is_not_usual_traffic_and_one_that_died_is_silent(tmp_path: Path) -> None:
+def test_windows_count_that_are_usual_and_in_which_all_answer(tmp_path: Path) -> None:
     traffic = Traffic(ProcessFile(tmp_path, "chief-0", 0), {"worker-0": 1, "worker-1": 2})
     none = Counters(sent_bytes=0, received_bytes=0, peak_rss_bytes=0)
-    for chief, one, other in [(10, 100, 900), (10, 200, 0), (10, 0, 200), (10, 50, 150), (10, 202, None)]:
+    for chief, one, other in [
+        (10, 100, 900),
+        (10, 200, 0),
+        (10, 0, 200),
+        (10, 50, 150),
+        (10, 10, None),
+        (10, 10, None),
+    ]:
         sent = {"chief-0": chief, "worker-0": one, "worker-1": other}
         after = {role: None if count is None else none._replace(sent_bytes=count) for role, count in sent.items()}
         traffic.open()
@@ -121,4 +128,25 @@ def test_a_first_call_is_not_usual_traffic_and_one_that_died_is_silent(tmp_path:
     served = traffic.served(threads=1)
     assert [(usage.role, usage.rank) for usage in served] == [("worker-0", 1), ("worker-1", 2)]
     shares = [usage.sent_bytes_per_step for usage in served]
-    assert shares == [(200 + 0 + 50 + 202) / 2 / 4, (0 + 200 + 150 + 0) / 2 / 4]
+    assert shares == [(200 + 0 + 50) / 2 / 3, (0 + 200 + 150) / 2 / 3]
+
+
+def test_one_that_never_answers_is_silent_and_hides_no_other(tmp_path: Path) -> None:
+    traffic = Traffic(ProcessFile(tmp_path, "chief-0", 0), {"worker-0": 1, "far-0": 2})
+    none = Counters(sent_bytes=0, received_bytes=0, peak_rss_bytes=0)
+    before: dict[str, Counters | None] = {"chief-0": none, "worker-0": none, "far-0": None}
+    traffic.open()
+    traffic.add(before, before | {"worker-0": none._replace(sent_bytes=8)}, 2)
+    assert [usage.sent_bytes_per_step for usage in traffic.served(threads=1)] == [4, 0]
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_window_in_which_one_was_late_hides_no_other(tmp_path: Path, late: int) -> None:
+    traffic = Traffic(ProcessFile(tmp_path, "chief-0", 0), {"ps-0": 1})
+    none = Counters(sent_bytes=0, received_bytes=0, peak_rss_bytes=0)
+    for window in range(2):
+        traffic.open()
+        before: dict[str, Counters | None] = {"chief-0": none, "ps-0": None if window == late else none}
+        traffic.add(before, dict.fromkeys(before, none._replace(sent_bytes=8)), 2)
+    (server,) = traffic.served(threads=1)
+    assert server.sent_bytes_per_step == 4

@@ -298,6 +298,7 @@ def test_damaged_measurements_are_named(tmp_path: Path, garbage: str | None) -> 
             "for want of memory at 1024 MiB",
         ),
         ({}, {"kmsg": "3,1,2;Out of memory: Killed process 47 (python) anon-rss:1048576kB\n"}, ""),
+        ({"kmsg": "3,1,2;Out of memory: Killed process 4711 (python) anon-rss:1048576kB\n"}, {}, ""),
     ],
 )
 def test_a_kill_for_want_of_memory(

@@ -26,7 +26,7 @@ class MemoryKills:
         """
         self._cgroup = cgroup or _own_cgroup()
         self._kernel_log = kernel_log
-        self._counted = self._count()
+        self._counted, self._known = self._count(), self._reported()
 
     def explain(self, pid: int) -> str:
         """Says how much memory there was when a process was killed for want of it; "" if it was not.
@@ -38,7 +38,8 @@ class MemoryKills:
         if self._counted > before:
             limit = self._number("memory.max") or self._number("memory.limit_in_bytes")
             return f"for want of memory at {limit // _MEBIBYTE} MiB" if limit else "for want of memory"
-        found = re.search(rf"Killed process {pid} \(.*anon-rss:(\d+)kB", self._reported())
+        since = "\n".join(self._reported() - self._known)  # the number may have been that of another process before
+        found = re.search(rf"Killed process {pid} \(.*anon-rss:(\d+)kB", since)
         return f"for want of memory at {int(found[1]) // 1024} MiB" if found else ""
 
     def _count(self) -> int:
@@ -52,21 +53,21 @@ class MemoryKills:
             return 0
         return int(found[1]) if found else 0
 
-    def _reported(self) -> str:
-        """Reads the kernel's log as far as this user may; a read returns one message, and fails at the end."""
-        messages = []
+    def _reported(self) -> set[str]:
+        """Reads the messages of the kernel's log, with their times, as far as this user may; a read returns one, or fails."""
+        messages = set()
         try:
             descriptor = os.open(self._kernel_log, os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
-            return ""
+            return messages
         try:
             while message := os.read(descriptor, 8192):
-                messages.append(message)
+                messages.add(message.decode(errors="replace"))
         except OSError:
             pass
         finally:
             os.close(descriptor)
-        return b"".join(messages).decode(errors="replace")
+        return messages
 
 
 def _own_cgroup() -> Path:
