@@ -56,6 +56,22 @@ def other_options(one: Mapping[str, float], other: Mapping[str, float]) -> str:
     return ", and ".join(f"only the optimizer of {who} has the options {names}" for who, names in alone if names)
 
 
+def other_values(one: Mapping[str, float], other: Mapping[str, float], differing: Iterable[str]) -> list[str]:
+    """Returns what hyper-parameters are in two runs, each as a clause, groups in which they are the same together.
+
+    Args:
+        one: The scalars of a step of A.
+        other: Those of B.
+        differing: The names of those that differ.
+    """
+    alike = collections.defaultdict[tuple[str, str], list[str]](list)
+    for name in differing:
+        alike[_place_of(name)[0], f"is {one[name]:.6g} in A and {other[name]:.6g} in B"].append(name)
+    return [
+        f"{of[0] if len(of) == 1 else f'{name} of {len(of)} groups'} {values}" for (name, values), of in alike.items()
+    ]
+
+
 def _not_applied(evidence: Evidence) -> Words | None:
     """The groups that B updates are some of A's, and so are the parameters. What was not trained before may be frozen in B."""
     scalars = evidence.a.scalars, evidence.b.scalars

@@ -11,7 +11,7 @@ from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.repeating import repeats_itself
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.judging.recorded.yardstick import measure
-from samestep.common.mistakes.groups import is_regrouped
+from samestep.common.mistakes.groups import is_regrouped, other_values
 from samestep.common.steps.joining import read_run
 from samestep.experiments.recording.facts import facts_of
 from tests.recording.records import recorded_once
@@ -105,6 +105,16 @@ def test_groups_are_the_same_in_any_order_but_not_with_other_numbers() -> None:
     assert not is_regrouped(one, turned | {"weight_decay/2": 0.2}, ["weight_decay", "weight_decay/1"])
     assert not is_regrouped(one, turned, ["weight_decay", "clip_max_norm"])
     assert not is_regrouped({"lr": 0.1}, {"lr": 0.2}, ["lr"])
+
+
+def test_groups_that_differ_alike_are_told_together() -> None:
+    one = {"lr": 0.1, "lr/1": 0.1, "lr/2": 0.01, "eps/2": 0.5}
+    other = {"lr": 0.2, "lr/1": 0.2, "lr/2": 0.02, "eps/2": 0.6}
+    assert other_values(one, other, [*one]) == [
+        "lr of 2 groups is 0.1 in A and 0.2 in B",
+        "lr/2 is 0.01 in A and 0.02 in B",
+        "eps/2 is 0.5 in A and 0.6 in B",
+    ]
 
 
 def test_networks_of_one_class_are_named_by_their_age_whenever_garbage_is_collected() -> None:

@@ -15,7 +15,7 @@ from samestep.common.judging.recorded.verdict import CLOSE, EXACT, FirstDifferen
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.written import find_begun, find_others
 from samestep.common.mistakes.gradient_arithmetic import phase_of
-from samestep.common.mistakes.groups import has_other_groups, is_regrouped, other_options
+from samestep.common.mistakes.groups import has_other_groups, is_regrouped, other_options, other_values
 from samestep.common.mistakes.mistake import few, near, of_norm, spell
 from samestep.common.mistakes.rates import same_number
 from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio
@@ -77,7 +77,7 @@ def _scalars(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     split = [each for each in other.splits if each.phase == "scalar" and each not in one.splits]
     if not differ and not any(each.name not in COMPUTED for each in split):
         return None
-    words = [f"{name} is {one.scalars[name]:.6g} in A and {other.scalars[name]:.6g} in B" for name in differ[:4]]
+    words = other_values(one.scalars, other.scalars, differ)[:4]
     words += [f"{each.name} of rank {each.ranks[0]} of B is another one" for each in split[: not words]]
     ranks = () if differ else split[0].ranks
     if not split and is_regrouped(one.scalars, other.scalars, differ):
