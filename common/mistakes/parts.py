@@ -38,6 +38,11 @@ def part_times(evidence: Evidence) -> Words | None:
 
 
 def stale(evidence: Evidence) -> Words | None:
+    """The gradients of B are those that both had a step before, which explains no loss."""
+    return None if evidence.phase == "loss" else _repeats(evidence)
+
+
+def _repeats(evidence: Evidence) -> Words | None:
     """The gradients of B are those that both had a step before."""
     is_that = (each.earlier is not None and each.made_by(each.earlier, 0.0) for each in evidence.gradients)
     return {} if differing(evidence.gradients) and all(is_that) else None
@@ -45,7 +50,7 @@ def stale(evidence: Evidence) -> Words | None:
 
 def updated_again(evidence: Evidence) -> Words | None:
     """B has no loss of its own, and its gradients are those that both had a step before."""
-    return stale(evidence) if evidence.b.loss is None and evidence.a.loss is not None else None
+    return _repeats(evidence) if evidence.b.loss is None and evidence.a.loss is not None else None
 
 
 def kept(evidence: Evidence) -> Words | None:

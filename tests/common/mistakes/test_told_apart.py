@@ -71,3 +71,14 @@ def test_a_factor_of_the_loss_is_left_in_the_gradients_that_are_not_clipped(
     ]
     found = [each.name for each in causes(Evidence("gradient", 0, a, b, gradients))]
     assert found == ["loss_scaled_before_clipping"] * is_named
+
+
+@pytest.mark.parametrize(("phase", "is_named"), [("gradient", True), ("loss", False)])
+def test_a_gradient_of_the_step_before_explains_no_loss(phase: str, is_named: bool) -> None:
+    """Where weights hardly move, the gradients of the run that is right are those of its step before, but for rounding."""
+    gradients = [
+        SeenTensor(name, "kernel", "parameter", 64, one, 1.3 * one, 1e-7, 10.0, earlier=1.3 * one)
+        for name, one in zip("uvw", DRAWN, strict=False)
+    ]
+    b = dataclasses.replace(SIDE, loss=1.1 if phase == "loss" else 1.0)
+    assert ("stale_gradient" in {each.name for each in causes(Evidence(phase, 1, SIDE, b, gradients))}) == is_named
