@@ -1,5 +1,7 @@
 """Mistakes in what is done with the right gradients: what moves and what does not, and how far."""
 
+import numpy as np
+
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Mistake, Words, few, names_of, near, spell
 from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, differing, length
@@ -61,6 +63,23 @@ def _statistics_move(evidence: Evidence) -> Words | None:
 def _statistics_differ(evidence: Evidence) -> Words | None:
     buffers = _statistics_alone(evidence)
     return {"names": names_of(buffers, evidence.moves)} if buffers else None
+
+
+def _unbiased(evidence: Evidence) -> Words | None:
+    """What B adds to A's moves is a share of the variance that A moves its own by, as far as the momentum takes it."""
+    buffers = _statistics_alone(evidence)
+    of_all = [each for each in evidence.moves if each.role == "buffer"]
+    if not buffers or 2 * len(buffers) > len(of_all):  # means are the same
+        return None
+    numbers = list[int]()
+    for each in buffers:
+        basis = np.stack([each.one, each.before], 1)
+        (share, kept), *_ = np.linalg.lstsq(basis, each.other - each.one)
+        if not 0 < kept <= share < 1 or common_ratio([each]) or not each.made_by(basis @ (share, kept)):
+            return None
+        numbers.append(round(1 + 1 / share))
+    counts = ", ".join(f"{count}" for count in sorted({*numbers}))
+    return {"names": names_of(buffers, evidence.moves), "counts": counts}
 
 
 def _statistics_alone(evidence: Evidence) -> list[SeenTensor]:
@@ -135,6 +154,14 @@ UPDATES = (
         _statistics_move,
         "the statistics {names} stand still in A, but move in B",
         "keras-team/keras#7085",
+        has_sides=True,
+    ),
+    Mistake(
+        "unbiased_statistics",
+        ("update",),
+        _unbiased,
+        "only running variances differ ({names}): in B they move by sums of squares over n - 1, and in A over n (n is {counts}): "
+        "batch normalization of PyTorch takes n - 1, and that of Keras n",
         has_sides=True,
     ),
     Mistake(

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from museum.reenacted.table import REENACTED
@@ -15,7 +16,7 @@ from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.yardstick import Yardstick, measure
 from samestep.common.mistakes.table import MISTAKES
 from samestep.common.steps.projections import Piece
-from samestep.common.steps.recorded_run import RecordedRun, RunStep
+from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 from tests.recording.judged import diff, reruns_of, run_of
 from tests.recording.numpy_script import Script
 from tests.recording.stranger_pairs import BETWEEN, GUESTS, KERAS_PAIRS, NEWCOMERS, PAIRS
@@ -205,6 +206,7 @@ def test_clipping_that_may_never_have_reached_its_bound_is_no_cause() -> None:
 
 def test_each_of_the_table_is_made_here_or_reenacted() -> None:
     others = {
+        "unbiased_statistics",  # in tests/common/mistakes: the scripts here have no variances
         *(row.expected for row in REENACTED if row.expected),
         *(name for *_, name, _ in (*PAIRS, *NEWCOMERS, *GUESTS, *BETWEEN, *KERAS_PAIRS)),
     }
@@ -330,6 +332,23 @@ def test_names_are_matched_without_what_wrappers_add() -> None:
     a = Script(steps=2)
     assert diff(a, dataclasses.replace(a, prefix="module.")).kind == "same"
     assert diff(a, dataclasses.replace(a, prefix="my_model.")).kind == "same"  # by shape and order
+
+
+def test_a_port_with_a_tensor_more_is_paired_by_what_its_weights_start_from() -> None:
+    """As PyTorch's LSTM, which has two biases where that of Keras has one."""
+    a = run_of(Script(steps=2))
+    more, steps = dataclasses.replace(a.tensors[0], piece=Piece.whole((3,))), []
+    for step in a.steps:
+        sums = {
+            phase: Sums(*(np.concatenate([each[:1] * 0, each]) for each in (seen.projections, seen.square, seen.bits)))
+            for phase, seen in (step.sums or {}).items()
+        }
+        steps.append(dataclasses.replace(step, sums=sums))
+    tensors = [dataclasses.replace(each, name=f"x{number}") for number, each in enumerate((more, *a.tensors))]
+    b = dataclasses.replace(a, header=dataclasses.replace(a.header, tensors=tuple(tensors)), steps=steps)
+    found = pair(a, b)
+    assert found.places[1].tolist() == [*range(1, len(tensors))]
+    assert (found.only_a, found.only_b) == ((), ("x0",))
 
 
 def test_records_of_different_models_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""Which tensor of one record is which of another: by name, by name without what wrappers add, then by shape and order."""
+"""Which tensor of one record is which of another: by name, without what wrappers add, by shape and order, or by start."""
 
 import collections
 import dataclasses
@@ -118,8 +118,11 @@ def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
     if not found or _is_complete(found, a.tensors, b.tensors):
         _by_order(found, a.tensors, b.tensors)
     if not found:
+        found |= _by_start(a, b)
+    if not found:
         raise ConfigError(
-            f"{a.name} and {b.name} are records of different models: no tensor has the same name, or shape and order, in both."
+            f"{a.name} and {b.name} are records of different models: no tensor has the same name, or shape and order, in both, "
+            "nor does the smaller one start from weights that the other has as well."
         )
     followers, strangers = pair_followers(a, b)
     found |= followers
@@ -170,6 +173,21 @@ def _by_order(found: dict[int, int], one: Sequence[RecordedTensor], other: Seque
     shapes = [[(each[p].role, each[p].piece.shape) for p in places] for each, places in ((one, left), (other, rest))]
     if shapes[0] == shapes[1]:
         found.update(zip(left, rest, strict=True))
+
+
+def _by_start(a: RecordedRun, b: RecordedRun) -> dict[int, int]:
+    """Pairs tensors that start from the same numbers, if the smaller model has no others: PyTorch's LSTM has a second bias."""
+    sides: list[dict[tuple[object, ...], list[int]]] = []
+    for run in (a, b):
+        places: dict[tuple[object, ...], list[int]] = {}
+        for start in run.first_sums(1, "weight"):
+            for place, (each, bits) in enumerate(zip(run.tensors, start.bits, strict=True)):
+                if each.role != FOLLOWER:
+                    places.setdefault((each.role, each.piece.shape, int(bits)), []).append(place)
+        sides.append(places)
+    keys = [key for key, places in sides[0].items() if len(places) == len(sides[1].get(key, ()))]
+    found = {one: other for key in keys for one, other in zip(*(side[key] for side in sides), strict=True)}
+    return found if len(found) == min(sum(map(len, side.values())) for side in sides) else {}
 
 
 def places_in(run: RecordedRun, rerun: RecordedRun) -> np.ndarray:

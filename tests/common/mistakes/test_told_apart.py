@@ -82,3 +82,27 @@ def test_a_gradient_of_the_step_before_explains_no_loss(phase: str, is_named: bo
     ]
     b = dataclasses.replace(SIDE, loss=1.1 if phase == "loss" else 1.0)
     assert ("stale_gradient" in {each.name for each in causes(Evidence(phase, 1, SIDE, b, gradients))}) == is_named
+
+
+@pytest.mark.parametrize(
+    ("momentum", "numbers", "expected"),
+    [(0.1, 200, "unbiased_statistics"), (0.01, 16, "unbiased_statistics"), (0.15, None, "other_statistics")],
+)
+def test_variances_alone_differ_by_their_divisor(momentum: float, numbers: int | None, expected: str) -> None:
+    """Keras divides by n and PyTorch by n - 1; another momentum of the variance alone is something else."""
+    ones, variance, mean, before = np.ones(8), np.abs(DRAWN[0]), DRAWN[1], np.abs(DRAWN[2])
+    one = 0.1 * (variance - before) if numbers is None else momentum * (variance - before)
+    other = momentum * (variance * (1.0 if numbers is None else numbers / (numbers - 1)) - before)
+    moves = [
+        SeenTensor("w", "kernel", "parameter", 64, ones, ones, 1e-7, 10.0),
+        SeenTensor("mean", "norm", "buffer", 8, mean, mean, 1e-7, 10.0),
+        SeenTensor("variance", "norm", "buffer", 8, one, other, 1e-7, 10.0, before),
+    ]
+    once = dataclasses.replace(SIDE, passes=1, usual_passes=1)
+    for evidence in (
+        Evidence("update", 1, once, once, (), moves),
+        Evidence("update", 1, once, once, (), moves).swapped(),
+    ):
+        (cause,) = causes(evidence)
+        assert cause.name == expected
+        assert numbers is None or f"(n is {numbers})" in cause.sentence
