@@ -139,9 +139,10 @@ def _reordered(evidence: Evidence) -> Words | None:
 
 
 def _repeated(evidence: Evidence) -> Words | None:
-    """Within one pass, B is given examples again, and A is not."""
+    """Within one pass, B is given examples again, and A is not. Among many that A never has, a few may be alike by chance."""
     ours, theirs = evidence.a.repeated, evidence.b.repeated
-    return {"more": counted(theirs, "example")} if theirs and ours == 0 else None
+    is_known = theirs and ours == 0 and theirs >= (evidence.b.alone or 0)
+    return {"more": counted(theirs, "example")} if theirs and is_known else None
 
 
 def _overlapping(evidence: Evidence) -> Words | None:

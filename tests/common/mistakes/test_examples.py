@@ -31,6 +31,13 @@ def test_a_last_batch_that_examples_of_the_same_pass_fill_up_is_not_a_whole_one(
     assert [each.name for each in found] == [expected]
 
 
+@pytest.mark.parametrize(("alone", "expected"), [(0, ["repeated_in_a_pass"]), (9, [])])
+def test_examples_that_come_again_among_many_others_are_alike_by_chance(alone: int, expected: list[str]) -> None:
+    """As pairs of words with random negative ones: nearly all are other examples."""
+    other = dataclasses.replace(side((1, 5, 6, 5), 1), alone=alone)
+    assert [each.name for each in causes(Evidence("data", 0, side((1, 2, 3, 4), 0), other))] == expected
+
+
 def test_nothing_is_repeated_where_a_step_that_accumulates_counts_no_example_of_the_pass_that_it_begins() -> None:
     """Lightning leaves a validation open, for which the batches of the next epoch count."""
     passes = DataPasses()
