@@ -122,6 +122,9 @@ GUESTS = [
     ("adapted", "mislabelled", "targets_differ", "the targets of 1 of 16 examples are different in B"),
     ("taught", "held", "same", "only B has Sequential.1.0.weight"),
     ("taught", "trained", "unnamed", "A calls its model on 32 examples 40 times, and B on the same 48 times"),
+    ("momentum", "faster", "followed_otherwise", "have moved 5.000 times as far in B since the step before"),
+    ("momentum", "later", "follows_otherwise", "step 0, update, layer average: the trained weights are the same"),
+    ("stacked", "turns", "same", "B has another loss, which is 3.000 times A's, and no gradient shows it"),
 ]
 """As above, of guests.py."""
 BETWEEN = [

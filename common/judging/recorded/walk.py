@@ -13,7 +13,7 @@ from samestep.common.judging.recorded.rest import Begun, Rest, as_trained
 from samestep.common.judging.recorded.yardstick import Yardstick
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
-from samestep.common.steps.record import Phase
+from samestep.common.steps.record import FOLLOWER, Phase
 from samestep.common.steps.recorded_run import RankSplit, RecordedRun, RunStep, Sums
 
 EARLIER = (
@@ -137,9 +137,14 @@ class Walk:
         is_alone = phase == "update" and one.is_skipped != other.is_skipped  # which is all that there is to explain
         gradient, weight = (None if is_alone else self.compare(each, one, other) for each in ("gradient", "weight"))
         starts = [each.before("weight") for each in past]
+        gradients = self.seen(gradient, past=past) if gradient else ()
         moves = () if weight is None or None in starts else self.seen(weight, starts)
+        if gradient:  # a frozen parameter that moves without a gradient is one of a teacher or an average within the model
+            frozen = {each.name for each in self.pairing.tensors if each.role == "parameter" and not each.is_trained}
+            frozen -= {each.name for each in gradients}
+            moves = tuple(dataclasses.replace(each, role=FOLLOWER) if each.name in frozen else each for each in moves)
         a, b = (self._side(side, step, past[side]) for side, step in enumerate((one, other)))
-        return Evidence(phase, one.number, a, b, self.seen(gradient, past=past) if gradient else (), moves)
+        return Evidence(phase, one.number, a, b, gradients, moves)
 
     def _side(self, side: int, step: RunStep, past: Past) -> Side:
         run = (self.a, self.b)[side]

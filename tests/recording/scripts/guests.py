@@ -366,4 +366,58 @@ def curved():
         nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(weights) + 0.5 * found, weights)
 
 
+class Momentum(nn.Module):
+    """Holds the average of its encoder, which moves before it is asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.average = (nn.Linear(6, 4) for _ in range(2))
+        self.average.load_state_dict(self.encoder.state_dict())
+        self.average.requires_grad_(False)
+
+    @torch.no_grad()
+    def follow(self):
+        for own, led in zip(self.average.parameters(), self.encoder.parameters(), strict=True):
+            own.lerp_(led, 0.5 if "faster" in words else 0.1)
+
+    def forward(self, rows):
+        if "later" not in words:
+            self.follow()
+        return functional.mse_loss(self.encoder(rows), self.average(rows.flip(1)))
+
+
+def momentum():
+    network = Momentum()
+    optimizer = torch.optim.SGD(network.encoder.parameters(), lr=0.1)
+    for part in BATCHES:
+        optimizer.zero_grad()
+        network(inputs[part]).backward()
+        optimizer.step()
+        if "later" in words:
+            network.follow()
+
+
+def stacked():
+    """Models whose weights are stacked, called together or in turn."""
+    models = [nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3)) for _ in range(3)]
+    stacks, _ = torch.func.stack_module_state(models)
+    weights = {name: stack.detach().requires_grad_() for name, stack in stacks.items()}
+    optimizer = torch.optim.Adam(weights.values(), lr=0.01)
+
+    def loss_of(own, rows, wanted):
+        return functional.cross_entropy(torch.func.functional_call(models[0], own, (rows,)), wanted)
+
+    for part in BATCHES:
+        optimizer.zero_grad()
+        if "turns" in words:
+            for place in range(3):
+                own = {name: stack[place] for name, stack in weights.items()}
+                loss_of(own, inputs[part], labels[part]).backward()
+        else:
+            every = torch.vmap(torch.func.grad_and_value(loss_of), (0, None, None))
+            for name, gradient in every(weights, inputs[part], labels[part])[0].items():
+                weights[name].grad = gradient.detach()
+        optimizer.step()
+
+
 globals()[kind]()
