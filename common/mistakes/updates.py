@@ -115,7 +115,7 @@ def _followed_otherwise(evidence: Evidence) -> Words | None:
 FOLLOWED = (
     Mistake(
         "followed_otherwise",
-        ("loss", "gradient"),
+        ("targets", "loss", "gradient"),
         _followed_otherwise,
         "weights of another network ({names}), which no gradient updates, {how} in B since the step before, and what is computed "
         "with them differs: a target network, a teacher or an average of the weights, with another decay, or updated at another "

@@ -7,7 +7,7 @@ PAIRS = [
     ("gan", "together", "same", ""),
     ("gan", "kept", "gradients_not_cleared", "step 2, gradient, layer Sequential.2: every gradient of B is A's plus"),
     ("gan", "added", "gradients_not_cleared", "step 3, gradient, layer Linear: every gradient of B is A's plus"),
-    ("terms", "idle", "same", "one of the two calls its model more often on the same examples, which changes no gradient"),
+    ("terms", "idle", "same", "one of the two calls its model more often on the same examples, which changes nothing"),
     ("terms", "clipped", "same", "B clips its gradients to a norm of 100, and A does not; no step shows it"),
     ("terms", "twice", "unnamed", "A calls its model on 8 examples 8 times, and B on the same 16 times"),
     ("terms", "flat", "other_loss", "the same inputs and weights give another loss"),
@@ -124,7 +124,7 @@ GUESTS = [
     ("taught", "trained", "unnamed", "A calls its model on 32 examples 40 times, and B on the same 48 times"),
     ("momentum", "faster", "followed_otherwise", "have moved 5.000 times as far in B since the step before"),
     ("momentum", "later", "follows_otherwise", "step 0, update, layer average: the trained weights are the same"),
-    ("stacked", "turns", "same", "B has another loss, which is 3.000 times A's, and no gradient shows it"),
+    ("stacked", "turns", "same", "calls its model more often on the same examples, which changes nothing"),
 ]
 """As above, of guests.py."""
 BETWEEN = [

@@ -75,8 +75,10 @@ def _differentiated(
         gradients, output = found = original(func, argnums, has_aux, args, kwargs)
         with outside():
             flat = [each for each in tree_leaves(gradients) if isinstance(each, torch.Tensor)]
-            pairs = [(each, _like(each, unwrapped(own))) for each, own in zip(named.values(), flat, strict=False)]
-            after(pairs, unwrapped(output[0] if has_aux else output).mean())
+            own = [(each, unwrapped(gradient)) for each, gradient in zip(named.values(), flat, strict=False)]
+            num = max((gradient.ndim - each.ndim for each, gradient in own), default=0)
+            loss = _mean(unwrapped(output[0] if has_aux else output), num).sum()  # the latter: of models that are stacked
+            after([(each, _mean(gradient, gradient.ndim - each.ndim)) for each, gradient in own], loss)
         return found
 
     return differentiate
@@ -136,7 +138,6 @@ def _paths(prefix: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield from _paths(f"{prefix}.{key}" if prefix else str(key), each)
 
 
-def _like(tensor: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """Returns the gradient of a tensor: the mean over those of examples, if there is one for each."""
-    more = gradient.ndim - tensor.ndim
-    return gradient.mean(tuple(range(more))) if more > 0 else gradient
+def _mean(tensor: torch.Tensor, num_dims: int) -> torch.Tensor:
+    """Returns the mean over the first dimensions, those of examples that have a loss and a gradient each, if there are any."""
+    return tensor.mean(tuple(range(min(num_dims, tensor.ndim)))) if num_dims > 0 and tensor.ndim else tensor

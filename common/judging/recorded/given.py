@@ -15,7 +15,7 @@ from samestep.common.steps.gradient_transforms import CLIP_NORM
 from samestep.common.steps.recorded_run import RunStep
 
 IN_NO_LOSS = "one of the two calls its models on further examples, which changes no loss"
-IDLE_CALLS = "one of the two calls its model more often on the same examples, which changes no gradient"
+IDLE_CALLS = "one of the two calls its model more often on the same examples, which changes nothing"
 FURTHER_CALLS = (
     "one of the two calls its models on further examples, which changes no loss and no gradient that both have"
 )
@@ -81,8 +81,6 @@ def with_effect(walk: Walk, found: Sequence[Finding]) -> list[Finding]:
     kept, guessed = [], "" if walk.yardstick.is_measured else "update"
     for place, each in enumerate(found):
         later = [other for other in found[place + 1 :] if not other.is_of_one]
-        if each.aside == IDLE_CALLS:  # a loss that differs alone is counted otherwise, as the sum over a loop that vmap averages
-            later = [other for other in later if other.shows_in != IN_NONE]
         effect = next((other.first.phase for other in later if other.is_certain and other.first.phase != guessed), "")
         if not each.shows_in or effect in each.shows_in:
             kept.append(each)

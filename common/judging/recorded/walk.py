@@ -94,7 +94,7 @@ class Walk:
         ours, theirs = self.pairing.of(one.sums[phase], 0), self.pairing.of(other.sums[phase], 1)
         scale, apart = self.yardstick.of(one.number, phase, ours), apart_of(ours, theirs)
         if phase == "weight":
-            apart[self._moved_earlier((apart > scale.same * scale.rounding) & (apart < np.inf))] = 0.0
+            apart[self._moved_earlier(apart, (apart > scale.same * scale.rounding) & (apart < np.inf))] = 0.0
         if phase == "gradient" and one.is_skipped and other.is_skipped:
             apart[np.isinf(apart)] = 0.0  # of what overflowed, the sums differ
         if phase == "weight" and self.begun is not None:
@@ -103,15 +103,15 @@ class Walk:
             scale = self._rest.scaled(scale, one, (ours, theirs), self.compare("gradient", one, other))
         return ComparedTensors(ours, theirs, scale, apart, multiples(apart, scale.rounding))
 
-    def _moved_earlier(self, differs: np.ndarray) -> np.ndarray:
+    def _moved_earlier(self, apart: np.ndarray, differs: np.ndarray) -> np.ndarray:
         """Returns which statistics differ and are the same after the next step: one run calls its model between the two."""
         found = differs & np.array([each.role == "buffer" for each in self.pairing.tensors])
         sums = [each.sums["weight"] for each in self.further if each is not None and "weight" in (each.sums or {})]
         if not found.any() or len(sums) < 2 or self.further[0] is None:
             return np.zeros_like(found)
         ours, theirs = (self.pairing.of(each, side) for side, each in enumerate(sums))
-        scale = self.yardstick.of(self.further[0].number, "weight", ours)
-        found &= apart_of(ours, theirs) <= scale.same * scale.rounding
+        scale, later = self.yardstick.of(self.further[0].number, "weight", ours), apart_of(ours, theirs)
+        found &= (later <= scale.same * scale.rounding) & (later < apart / 10)  # the former may be guessed
         self.asides |= {EARLIER: None} if found.any() else {}
         return found
 
