@@ -77,9 +77,7 @@ def _differentiated(
             flat = [each for each in tree_leaves(gradients) if isinstance(each, torch.Tensor)]
             own = [(each, unwrapped(gradient)) for each, gradient in zip(named.values(), flat, strict=False)]
             num = max((gradient.ndim - each.ndim for each, gradient in own), default=0)
-            loss = _mean(
-                unwrapped(output[0] if has_aux else output), num
-            ).sum()  # the latter: of models that are stacked
+            loss = _mean(unwrapped(output[0] if has_aux else output), num).sum()  # over stacked models
             after([(each, _mean(gradient, gradient.ndim - each.ndim)) for each, gradient in own], loss)
         return found
 

@@ -139,9 +139,7 @@ class Walk:
         starts = [each.before("weight") for each in past]
         gradients = self.seen(gradient, past=past) if gradient else ()
         moves = () if weight is None or None in starts else self.seen(weight, starts)
-        if (
-            gradient
-        ):  # a frozen parameter that moves without a gradient is one of a teacher or an average within the model
+        if gradient:  # a frozen parameter that moves is one of a teacher or an average within the model
             frozen = {each.name for each in self.pairing.tensors if each.role == "parameter" and not each.is_trained}
             frozen -= {each.name for each in gradients}
             moves = tuple(dataclasses.replace(each, role=FOLLOWER) if each.name in frozen else each for each in moves)
