@@ -42,9 +42,9 @@ class Size:
 def measure(path: Path) -> Size:
     """Counts one file."""
     source = path.read_text()
-    tree = ast.parse(source)
-    code = _code_lines(source, tree)
-    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
+    nodes = [*ast.walk(ast.parse(source))]
+    code = _code_lines(source, nodes)
+    functions = [node for node in nodes if isinstance(node, Function)]
     bodies = [
         (node.name, len(code & set(range(node.body[0].lineno, (node.end_lineno or 0) + 1)))) for node in functions
     ]
@@ -52,10 +52,8 @@ def measure(path: Path) -> Size:
     return Size(path, source.count("\n"), len(code), tuple(bodies), sum(p is not None for p in places), len(places))
 
 
-def _code_lines(source: str, tree: ast.Module) -> set[int]:
-    statements = (
-        node for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    )
+def _code_lines(source: str, nodes: Sequence[ast.AST]) -> set[int]:
+    statements = (node for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
     # Strings that stand alone: docstrings, those behind attributes included.
     docstrings = {line for node in statements for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     tokens = (t for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type not in _LAYOUT)

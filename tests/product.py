@@ -5,6 +5,7 @@ import functools
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from samestep.common.catalog import strategies_of
 from samestep.common.frameworks import FRAMEWORKS
@@ -15,28 +16,51 @@ FOLDERS = ("common", "torch_impl", "tf_impl", "experiments")
 FILES = {str(path.relative_to(ROOT)): path.read_text() for name in FOLDERS for path in (ROOT / name).rglob("*.py")}
 
 
+class Code(NamedTuple):
+    """What tests ask of the code of a file, its docstrings and comments left out.
+
+    Attributes:
+        words: Its words.
+        modules: Those that are dotted names of ours.
+        axes: The AXIS of each `mesh.AXIS`, `mesh["AXIS"]`, `axis("AXIS")`, `axes=("AXIS", ...)` and line in `AXES`.
+        classes: The names of its classes.
+        anys: The lines that name `Any`.
+    """
+
+    words: frozenset[str]
+    modules: tuple[str, ...]
+    axes: frozenset[object]
+    classes: tuple[str, ...]
+    anys: tuple[int, ...]
+
+
 @functools.cache
-def words_of(file: str) -> frozenset[str]:
-    """The words in the code of a file, not in its docstrings and comments."""
-    found: set[str] = set()
+def code_of(file: str) -> Code:
+    """The code of a file, which is parsed once for all: its tree is a hundred times as large as what is kept of it."""
+    words, axes, classes, anys = set[str](), set[object](), list[str](), list[int]()
     for node in ast.walk(ast.parse(FILES[file])):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        is_pattern = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "re"
-        if not is_text and not is_pattern:  # `re.compile` names no technique
-            found |= {value for value in vars(node).values() if isinstance(value, str)}
-    return frozenset(found)
+        axes.update(_axes_at(node))
+        match node:
+            case ast.Expr(value=ast.Constant()) | ast.Attribute(value=ast.Name(id="re")):
+                continue  # `re.compile` names no technique
+            case ast.ClassDef():
+                classes.append(node.name)
+            case ast.Name(id="Any") | ast.Attribute(attr="Any"):
+                anys.append(node.lineno)
+        words.update(value for value in vars(node).values() if isinstance(value, str))
+    modules = tuple(word for word in words if word.startswith("samestep."))
+    return Code(frozenset(words), modules, frozenset(axes), tuple(classes), tuple(anys))
 
 
 def files_with(word: str) -> set[str]:
     """The files of the product whose code has a word."""
-    return {file for file in FILES if word in words_of(file)}
+    return {file for file in FILES if word in code_of(file).words}
 
 
 def files_with_module(path: str) -> set[str]:
     """The files of the product that import a module, or from one, whose dotted name has some path in it."""
     pattern = re.compile(rf"\.{re.escape(path)}\b")
-    imported = {file: [word for word in words_of(file) if word.startswith("samestep.")] for file in FILES}
-    return {file for file, words in imported.items() if any(map(pattern.search, words))}
+    return {file for file in FILES if any(map(pattern.search, code_of(file).modules))}
 
 
 def files_that_declare(field: str) -> set[str]:
@@ -59,7 +83,7 @@ def of_other_units(unit: str, folder: str, units: Iterable[str]) -> set[str]:
 def files_asking(axis: str) -> set[str]:
     """The files of the product that are an axis of the mesh, import it, or ask a mesh, a row or a table for it."""
     own = {file for file in FILES if Path(file).match(f"axes/{axis}.py")}
-    asking = {file for file in FILES if axis in _axes_of(file)}
+    asking = {file for file in FILES if axis in code_of(file).axes}
     return {file for file in own | asking | files_with_module(f"axes.{axis}") if "/defects/" not in file}
 
 
@@ -94,12 +118,6 @@ def preset_files(mirror: str, row: StrategyInfo) -> set[str]:
     """
     family = row.cost.__module__.removeprefix("samestep.").replace(".", "/")
     return {f"{mirror}/strategies/{row.name}.py", f"{family}.py"}
-
-
-@functools.cache
-def _axes_of(file: str) -> frozenset[object]:
-    """The AXIS of each `mesh.AXIS`, `mesh["AXIS"]`, `axis("AXIS")`, `axes=("AXIS", ...)` and line in `AXES` of a file."""
-    return frozenset(axis for node in ast.walk(ast.parse(FILES[file])) for axis in _axes_at(node))
 
 
 def _axes_at(node: ast.AST) -> list[object]:

@@ -17,7 +17,7 @@ from samestep.common.mesh import AXES
 from samestep.common.request import FRAMEWORKS
 from samestep.common.techniques import Techniques
 from samestep.common.workload.optimizers.table import OPTIMIZERS
-from tests.product import FILES, ROOT, files_of, files_of_axis, files_that_declare, files_with, of_other_units
+from tests.product import FILES, ROOT, code_of, files_of, files_of_axis, files_that_declare, files_with, of_other_units
 
 
 @functools.cache
@@ -42,10 +42,9 @@ def test_no_folder_has_many_modules() -> None:
 def test_a_class_name_has_one_meaning_but_in_the_mirrors() -> None:
     mirrors = r"(torch_impl|tf_impl|common/reference|common/techniques|common/workload/(features|optimizers))/.*"
     places: dict[str, set[str]] = {}
-    for file, text in FILES.items():
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, set()).add(re.sub(mirrors, "a mirror", file))
+    for file in FILES:
+        for name in code_of(file).classes:
+            places.setdefault(name, set()).add(re.sub(mirrors, "a mirror", file))
     assert {name: sorted(found) for name, found in places.items() if len(found) > 1} == {}
 
 
@@ -54,13 +53,7 @@ def test_almost_everything_is_annotated() -> None:
 
 
 def test_neutral_code_hardly_names_any() -> None:
-    named = [
-        f"{name}:{node.lineno}"
-        for name, text in FILES.items()
-        if name.startswith("common/")
-        for node in ast.walk(ast.parse(text))
-        if (isinstance(node, ast.Name) and node.id == "Any") or (isinstance(node, ast.Attribute) and node.attr == "Any")
-    ]
+    named = [f"{file}:{line}" for file in FILES if file.startswith("common/") for line in code_of(file).anys]
     assert len(named) <= 8, named
 
 
