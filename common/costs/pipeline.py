@@ -100,7 +100,7 @@ def _sends_along_pipe(run: Run) -> list[list[Send]]:
             *agreement(run),
         ]
         sends += _norms(run, own) if run.techniques.need_norm else ()
-        owners = owned_by_replicas(run, _trained(own).values())
+        owners = owned_by_replicas(run, _together([stage.trained for stage in own]).values())
         found.append([*sends, *broadcasts_of(run, owners, *run.mesh.group_along(run.mesh.replica_axes))])
     return found
 
@@ -175,12 +175,12 @@ def _cut(model: ModelSpec, schedule: str, mesh: Mesh, pipes: int) -> Sequence[_S
 def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
     """Yields the ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
     copied = copied_bytes(run, [stage.part for stage in stages])
-    every = collections.ChainMap(*(dict(stage.held) for stage in stages))
-    for held in sharded_holders(run, every.values(), _trained(stages).values()):
+    every, learning = (_together(each) for each in ([s.held for s in stages], [s.trained for s in stages]))
+    for held in sharded_holders(run, every.values(), learning.values()):
         held = dataclasses.replace(held, params_peak_bytes=held.params_bytes + copied)
-        owners = owned_by_replicas(run, _trained(stages).values())
+        owners = owned_by_replicas(run, learning.values())
         if not owners and not run.optimizer.is_elementwise:  # not all have as much of it; they are whole then
-            owners = [([run.workload.model.params()[name] for name in _trained(stages)], 1)]
+            owners = [([run.workload.model.params()[name] for name in learning], 1)]
         alike = held.count // (sum(count for _, count in owners) or 1)  # along `tensor`
         for own, count in owners:
             yield dataclasses.replace(held, optimizer_bytes=state_bytes(run, own), count=count * alike)
@@ -188,9 +188,9 @@ def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
             yield held
 
 
-def _trained(stages: Sequence[_Stage]) -> Mapping[str, Param]:
-    """Returns the parameters of the stages of a rank that are not frozen; one that two of them tie is there once."""
-    return collections.ChainMap(*(dict(stage.trained) for stage in stages))
+def _together(of_stages: Sequence[Mapping[str, Param]]) -> Mapping[str, Param]:
+    """Returns the parameters of the stages of a rank, the last stage's first; one that two of them tie is there once."""
+    return {name: param for params in reversed(of_stages) for name, param in params.items()}
 
 
 def _parts(run: Run) -> int:
