@@ -28,6 +28,9 @@ from tests.results import leave
 STRUCK, SPARED = "torch:ddp", "tf:mirrored"
 WRITES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EACCES)
+EVERYWHERE = (errno.ENOSPC, errno.EMFILE)
+"""Those that strike at each place in `make test`: one that fails what writes, and the one that fails what reads as well. Words
+are all that the others decide, so of the places each takes one in so many as they are; `make test-slow` takes all pairs."""
 
 
 class Faults:
@@ -94,12 +97,23 @@ def compared(out: str, first: int = sys.maxsize, number: int = errno.ENOSPC, rep
     return samestep.compare([STRUCK, SPARED], out=out, batch_size=48, repeats=repeats, steps=12)
 
 
-@pytest.mark.parametrize("number", [*ERRORS, errno.EMFILE], ids=os.strerror)
-def test_a_row_that_cannot_write_failed_wherever_that_begins(number: int) -> None:
+OTHERS = [number for number in ERRORS if number not in EVERYWHERE]
+
+
+PLACES = [
+    *(pytest.param(number, True, id=os.strerror(number)) for number in EVERYWHERE),
+    *(pytest.param(number, False, id=f"{os.strerror(number)}, at some places") for number in OTHERS),
+    *(pytest.param(number, True, id=os.strerror(number), marks=pytest.mark.slow) for number in OTHERS),
+]
+
+
+@pytest.mark.parametrize(("number", "every"), PLACES)
+def test_a_row_that_cannot_write_failed_wherever_that_begins(number: int, every: bool) -> None:
     assert compared("good", number=number).exit_code == 0
     operations = FAULTS.seen
     assert operations >= 6, "config.json, error.json and result.json, each made and put into place"
-    for first in range(1, operations + 1):
+    start, apart = (1, 1) if every else (1 + OTHERS.index(number), len(OTHERS))
+    for first in range(start, operations + 1, apart):
         comparison = compared(f"out-{first}", first, number)
         _, struck, spared = comparison.rows
         loaded = samestep.load(f"out-{first}")
