@@ -1,6 +1,6 @@
 """No operator that may exchange anything is left out of the ledger: it is counted, known to move nothing, or refused."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
@@ -97,6 +97,12 @@ def exchanged_both_ways() -> None:
     functional.all_to_all_single_autograd(x, [4], [4], dist.group.WORLD).sum().backward()
 
 
+def awaited(tensors: Sequence[torch.Tensor]) -> None:
+    """Waits for what functions return at once: torch otherwise warns of it when the process ends."""
+    for each in tensors:
+        functional.wait_tensor(each)
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize(
     ("take", "told"),
@@ -107,11 +113,14 @@ def exchanged_both_ways() -> None:
         (lambda: dist.all_to_all([torch.ones(3)], [torch.ones(3)]), ["all_to_all 12"]),
         (lambda: dist.all_reduce_coalesced([torch.ones(3), torch.ones(2)]), ["all_reduce 20"]),
         (
-            lambda: functional.all_reduce_coalesced([torch.ones(3), torch.ones(2)], "sum", dist.group.WORLD),
+            lambda: awaited(functional.all_reduce_coalesced([torch.ones(3), torch.ones(2)], "sum", dist.group.WORLD)),
             ["all_reduce 20"],
         ),
-        (lambda: functional.broadcast(torch.ones(3), 0, dist.group.WORLD), ["broadcast 12"]),
-        (lambda: functional.all_to_all_single(torch.ones(3), [3], [3], dist.group.WORLD), ["all_to_all 12"]),
+        (lambda: awaited([functional.broadcast(torch.ones(3), 0, dist.group.WORLD)]), ["broadcast 12"]),
+        (
+            lambda: awaited([functional.all_to_all_single(torch.ones(3), [3], [3], dist.group.WORLD)]),
+            ["all_to_all 12"],
+        ),
         (exchanged_both_ways, ["all_to_all 48", "all_to_all 48"]),
         (lambda: dist.barrier(), []),
     ],
