@@ -64,12 +64,19 @@ def other_values(one: Mapping[str, float], other: Mapping[str, float], differing
         other: Those of B.
         differing: The names of those that differ.
     """
-    alike = collections.defaultdict[tuple[str, str], list[str]](list)
-    for name in differing:
-        alike[_place_of(name)[0], f"is {one[name]:.6g} in A and {other[name]:.6g} in B"].append(name)
-    return [
-        f"{of[0] if len(of) == 1 else f'{name} of {len(of)} groups'} {values}" for (name, values), of in alike.items()
-    ]
+    alike = collections.defaultdict[tuple[str, str], list[int]](list)
+    for key in differing:
+        name, place = _place_of(key)
+        alike[name, f"is {one[key]:.6g} in A and {other[key]:.6g} in B"].append(place)
+    numbers = [1 + max((_place_of(key)[1] for key in each), default=0) for each in (one, other)]
+    said = []
+    for (name, values), places in alike.items():
+        has_groups = max(numbers) > 1 and name not in _OF_GRADIENTS
+        of = f" of group{'s' if places[1:] else ''} {few([str(place) for place in places])}" if has_groups else ""
+        said.append(f"{name}{of} {values}")
+    if said and numbers[0] != numbers[1]:
+        said.append(f"A has {numbers[0]} and B {numbers[1]} groups of parameters")
+    return said
 
 
 def _not_applied(evidence: Evidence) -> Words | None:

@@ -107,14 +107,20 @@ def test_groups_are_the_same_in_any_order_but_not_with_other_numbers() -> None:
     assert not is_regrouped({"lr": 0.1}, {"lr": 0.2}, ["lr"])
 
 
-def test_groups_that_differ_alike_are_told_together() -> None:
+def test_groups_that_differ_alike_are_told_together_and_how_many_there_are() -> None:
     one = {"lr": 0.1, "lr/1": 0.1, "lr/2": 0.01, "eps/2": 0.5}
     other = {"lr": 0.2, "lr/1": 0.2, "lr/2": 0.02, "eps/2": 0.6}
     assert other_values(one, other, [*one]) == [
-        "lr of 2 groups is 0.1 in A and 0.2 in B",
-        "lr/2 is 0.01 in A and 0.02 in B",
-        "eps/2 is 0.5 in A and 0.6 in B",
+        "lr of groups 0, 1 is 0.1 in A and 0.2 in B",
+        "lr of group 2 is 0.01 in A and 0.02 in B",
+        "eps of group 2 is 0.5 in A and 0.6 in B",
     ]
+    decayed = {"weight_decay": 0.0, "weight_decay/1": 0.1}
+    assert other_values(decayed, {"weight_decay": 0.1}, ["weight_decay"]) == [
+        "weight_decay of group 0 is 0 in A and 0.1 in B",
+        "A has 2 and B 1 groups of parameters",
+    ]
+    assert other_values({"lr": 0.1}, {"lr": 0.2}, ["lr"]) == ["lr is 0.1 in A and 0.2 in B"]
 
 
 def test_networks_of_one_class_are_named_by_their_age_whenever_garbage_is_collected() -> None:
