@@ -12,10 +12,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-import torch._dynamo  # which every optimizer imports at its first step
-import torch.distributed.fsdp
-
 from benchmarks.alarm_script import LAYOUTS, STEPS
 from museum.forks import run_forked
 from samestep.common.errors import ConfigError, WorkerFailed
@@ -37,6 +33,9 @@ def begin(store: Path) -> None:
     Args:
         store: Where the records go.
     """
+    import torch._dynamo  # which every optimizer imports at its first step; here: it takes as long as torch
+    import torch.distributed.fsdp
+
     store.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # a pool of threads would not survive a fork
     gc.freeze()  # the recorder looks through all objects of a script, and these are not the script's
