@@ -45,33 +45,47 @@ def _of_gradient(move: SeenTensor, gradient: SeenTensor, rate: float) -> SeenTen
 
 
 def _decay(evidence: Evidence) -> tuple[float, list[SeenTensor]] | None:
-    """Returns how many times lr x decay x weight B takes off beyond A, and of which tensors; None if these have few numbers."""
+    """Returns what share of the weights B takes off beyond A, and of which tensors; None if these have few numbers."""
     seen = differing(_moves(evidence))
     factor = _decay_of(seen) if sum(each.size for each in seen) >= LEAST else None
+    return None if factor is None else (-factor, seen)
+
+
+def _unit(evidence: Evidence) -> float:
+    """Returns lr x weight_decay; 0 where the optimizer of neither has them, as one of the script's own."""
     scalars = evidence.b.scalars if evidence.b.scalars.get("weight_decay") else evidence.a.scalars
-    unit = scalars.get("lr", 0.0) * scalars.get("weight_decay", 0.0)
-    return None if factor is None or not unit else (-factor / unit, seen)
+    return scalars.get("lr", 0.0) * scalars.get("weight_decay", 0.0)
 
 
 def _decay_each_microbatch(evidence: Evidence) -> Words | None:
     """Every tensor that has a gradient and weights loses as many times the decay as there are further micro-batches."""
-    found, passes = _decay(evidence), max(evidence.a.passes, evidence.b.passes)
-    if found is None or passes < 2 or not abs(abs(found[0]) - (passes - 1)) < CLOSE * (passes - 1):
+    found, unit, passes = _decay(evidence), _unit(evidence), max(evidence.a.passes, evidence.b.passes)
+    if found is None or not unit or passes < 2 or not abs(abs(found[0]) / unit - (passes - 1)) < CLOSE * (passes - 1):
         return None
     pushed = {each.name for each in evidence.driven}
     moves = [each for each in _moves(evidence) if each.name in pushed]
-    factor = _decay_of(found[1]) or 0.0
-    is_spared = not all(each.explained_by(1.0, factor * each.before) for each in moves)
+    is_spared = not all(each.explained_by(1.0, -found[0] * each.before) for each in moves)
     return None if is_spared else {"passes": str(passes), "who": "B" if found[0] > 0 else "A"}
 
 
 def _decay_otherwise(evidence: Evidence) -> Words | None:
-    """Decay is there in one of the two only, or to another extent, for all tensors that differ."""
-    found = _decay(evidence)
-    if found is None or round(abs(found[0])) < 1 or abs(abs(found[0]) - round(abs(found[0]))) > CLOSE:
+    """Decay is there in one of the two only, or to another extent, for all tensors that differ.
+
+    Where nothing says how large it is, several tensors have to lose the same share of their weights.
+    """
+    found, unit = _decay(evidence), _unit(evidence)
+    if found is None or (len(found[1]) < 2 and not unit):
         return None
-    which = _said_of_kinds(found[1], _moves(evidence)) or names_of(found[1], evidence.parameters)
-    return {"which": which, "times": f"{abs(found[0]):.3g}", "way": "more" if found[0] > 0 else "less"}
+    share, seen = found
+    times = abs(share) / unit if unit else 1.0
+    if round(times) < 1 or abs(times - round(times)) > CLOSE:
+        return None
+    return {
+        "which": _said_of_kinds(seen, _moves(evidence)) or names_of(seen, evidence.parameters),
+        "amount": f"{times:.3g} x lr x weight_decay" if unit else f"{abs(share):.3g}",
+        "way": "more" if share > 0 else "less",
+        "how": "left out, applied twice, or put into the gradient" if unit else "left out, or another one",
+    }
 
 
 def _said_of_kinds(decayed: Sequence[SeenTensor], moves: Sequence[SeenTensor]) -> str:
@@ -98,7 +112,6 @@ DECAY = (
         "other_decay",
         ("update",),
         _decay_otherwise,
-        "B subtracts {times} x lr x weight_decay x weight {way} from {which} than A does: the decay is left out, "
-        "applied twice, or put into the gradient",
+        "B subtracts {amount} x weight {way} from {which} than A does: the decay is {how}",
     ),
 )

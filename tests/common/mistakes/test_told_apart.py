@@ -59,6 +59,33 @@ def test_gradients_that_are_clipped_by_value_show_no_factor(scalars: dict[str, f
     assert cause.name == "other_loss" and said in cause.sentence
 
 
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        (
+            (0.01, 0.01),
+            "B subtracts 0.01 x weight more from every parameter than A does: the decay is left out, or another",
+        ),
+        ((0.01, 0.0), ""),
+        ((0.01, 0.02), ""),
+    ],
+)
+def test_a_decay_whose_size_nothing_says_takes_the_same_share_of_several_tensors(
+    shares: tuple[float, float], said: str
+) -> None:
+    side = dataclasses.replace(SIDE, passes=1, usual_passes=1, scalars={})
+    moves = [
+        SeenTensor(
+            name, "kernel", "parameter", 64, 0.1 * one, 0.1 * one - share * start, 1e-9, 10.0 * bool(share), start
+        )
+        for name, one, start, share in zip("uv", DRAWN[:2], DRAWN[2:], shares, strict=True)
+    ]
+    told = [
+        each.sentence for each in causes(Evidence("update", 0, side, side, (), moves)) if each.name == "other_decay"
+    ]
+    assert [each.startswith(said) for each in told] == [True] * bool(said)
+
+
 @pytest.mark.parametrize(("loss", "second", "is_named"), [(2.0, 2.0, True), (0.5, 0.5, True), (2.0, 1.5, False)])
 def test_a_factor_of_the_loss_is_left_in_the_gradients_that_are_not_clipped(
     loss: float, second: float, is_named: bool
