@@ -35,7 +35,10 @@ _DTYPES = {
     "uint8": "|u1",
     "bool": "|b1",
 }
-_STORAGES = {"DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16"} | {
+_STORAGES = {
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
     "BFloat16Storage": _HALF_A_FLOAT,
     "LongStorage": "int64",
     "IntStorage": "int32",

@@ -6,11 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.gradient_arithmetic import GRADIENTS
 from samestep.common.mistakes.mistake import Mistake, Words, few, names_of
-from samestep.common.mistakes.rates import same_number
-from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_MOST, CLIP_VALUE, COMPUTED
-
-_OF_GRADIENTS = (*COMPUTED, CLIP_EACH, CLIP_MOST, CLIP_VALUE)
-"""Scalars of a step that are no options of an optimizer."""
+from samestep.common.mistakes.rates import OF_GRADIENTS, place_of, same_number
 
 
 def is_regrouped(one: Mapping[str, float], other: Mapping[str, float], differing: Iterable[str]) -> bool:
@@ -23,8 +19,8 @@ def is_regrouped(one: Mapping[str, float], other: Mapping[str, float], differing
         other: Those of the other.
         differing: The names of those that differ; none of anything but groups.
     """
-    names = {_place_of(name)[0] for scalars in (one, other) for name in scalars if _place_of(name)[1]}
-    return all(_place_of(name)[0] in names for name in differing) and _have_alike(one, other, names)
+    names = {place_of(name)[0] for scalars in (one, other) for name in scalars if place_of(name)[1]}
+    return all(place_of(name)[0] in names for name in differing) and _have_alike(one, other, names)
 
 
 def has_other_groups(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
@@ -34,8 +30,8 @@ def has_other_groups(one: Mapping[str, float], other: Mapping[str, float]) -> bo
         one: The scalars of the one step.
         other: Those of the other.
     """
-    known = ({_place_of(name)[0] for name in scalars} for scalars in (one, other))
-    return not _have_alike(one, other, set.intersection(*known) - {*_OF_GRADIENTS})
+    known = ({place_of(name)[0] for name in scalars} for scalars in (one, other))
+    return not _have_alike(one, other, set.intersection(*known) - {*OF_GRADIENTS})
 
 
 def _have_alike(one: Mapping[str, float], other: Mapping[str, float], names: Collection[str]) -> bool:
@@ -51,38 +47,15 @@ def other_options(one: Mapping[str, float], other: Mapping[str, float]) -> str:
         one: The scalars of a step of A.
         other: Those of B.
     """
-    a, b = (dict.fromkeys(_place_of(name)[0] for name in each if name not in _OF_GRADIENTS) for each in (one, other))
+    a, b = (dict.fromkeys(place_of(name)[0] for name in each if name not in OF_GRADIENTS) for each in (one, other))
     alone = [(who, few([name for name in own if name not in rest])) for who, own, rest in (("A", a, b), ("B", b, a))]
     return ", and ".join(f"only the optimizer of {who} has the options {names}" for who, names in alone if names)
-
-
-def other_values(one: Mapping[str, float], other: Mapping[str, float], differing: Iterable[str]) -> list[str]:
-    """Returns what hyper-parameters are in two runs, each as a clause, groups in which they are the same together.
-
-    Args:
-        one: The scalars of a step of A.
-        other: Those of B.
-        differing: The names of those that differ.
-    """
-    alike = collections.defaultdict[tuple[str, str], list[int]](list)
-    for key in differing:
-        name, place = _place_of(key)
-        alike[name, f"is {one[key]:.6g} in A and {other[key]:.6g} in B"].append(place)
-    numbers = [1 + max((_place_of(key)[1] for key in each), default=0) for each in (one, other)]
-    said = []
-    for (name, values), places in alike.items():
-        has_groups = max(numbers) > 1 and name not in _OF_GRADIENTS
-        of = f" of group{'s' if places[1:] else ''} {few([str(place) for place in places])}" if has_groups else ""
-        said.append(f"{name}{of} {values}")
-    if said and numbers[0] != numbers[1]:
-        said.append(f"A has {numbers[0]} and B {numbers[1]} groups of parameters")
-    return said
 
 
 def _not_applied(evidence: Evidence) -> Words | None:
     """The groups that B updates are some of A's, and so are the parameters. What was not trained before may be frozen in B."""
     scalars = evidence.a.scalars, evidence.b.scalars
-    names = {_place_of(name)[0] for each in scalars for name in each if name not in _OF_GRADIENTS}
+    names = {place_of(name)[0] for each in scalars for name in each if name not in OF_GRADIENTS}
     groups, others = (groups_of(each, names) for each in scalars)
     left = list(groups)
     for other in others:
@@ -113,16 +86,10 @@ def groups_of(scalars: Mapping[str, float], names: Collection[str] = ()) -> list
     """
     found = collections.defaultdict[int, dict[str, float]](dict)
     for key, value in scalars.items():
-        name, place = _place_of(key)
+        name, place = place_of(key)
         if not names or name in names:
             found[place][name] = value
     return [*found.values()]
-
-
-def _place_of(name: str) -> tuple[str, int]:
-    """Returns the name of a hyper-parameter, and the place of its group."""
-    base, _, place = name.rpartition("/")
-    return (base, int(place)) if base and place.isdigit() else (name, 0)
 
 
 GROUPS = (

@@ -1,16 +1,19 @@
 """Mistakes in learning rates, schedules and other hyper-parameters."""
 
+import collections
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from samestep.common.mistakes.evidence import Evidence, Side
-from samestep.common.mistakes.mistake import Mistake, Words, counted, near, spell
-from samestep.common.steps.gradient_transforms import COMPUTED
+from samestep.common.mistakes.mistake import Mistake, Words, counted, few, near, spell
+from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_MOST, CLIP_VALUE, COMPUTED
 
 MOST_RUN_AHEAD = 64
 """How many times as fast a schedule may run, and how many steps ahead."""
 LEAST_RATES = 2
 """So many rates may agree by chance."""
+OF_GRADIENTS = (*COMPUTED, CLIP_EACH, CLIP_MOST, CLIP_VALUE)
+"""Scalars of a step that are no options of an optimizer."""
 
 
 def _rates(evidence: Evidence) -> tuple[float, float] | None:
@@ -124,8 +127,41 @@ def _other_scalar(evidence: Evidence) -> Words | None:
     """A hyper-parameter is another one."""
     a, b = evidence.a.scalars, evidence.b.scalars
     names = [name for name in a if name in b and name not in COMPUTED and not same_number(a[name], b[name])]
-    words = [f"{name} is {a[name]:.6g} in A and {b[name]:.6g} in B" for name in names]
+    words = other_values(a, b, names)
     return {"what": ", ".join(words[:4])} if words else None
+
+
+def other_values(one: Mapping[str, float], other: Mapping[str, float], differing: Iterable[str]) -> list[str]:
+    """Returns what hyper-parameters are in two runs, each as a clause, groups in which they are the same together.
+
+    Args:
+        one: The scalars of a step of A.
+        other: Those of B.
+        differing: The names of those that differ.
+    """
+    alike = collections.defaultdict[tuple[str, str], list[int]](list)
+    for key in differing:
+        name, place = place_of(key)
+        alike[name, f"is {one[key]:.6g} in A and {other[key]:.6g} in B"].append(place)
+    numbers = [1 + max((place_of(key)[1] for key in each), default=0) for each in (one, other)]
+    said = []
+    for (name, values), places in alike.items():
+        has_groups = max(numbers) > 1 and name not in OF_GRADIENTS
+        of = f" of group{'s' if places[1:] else ''} {few([str(place) for place in places])}" if has_groups else ""
+        said.append(f"{name}{of} {values}")
+    if said and numbers[0] != numbers[1]:
+        said.append(f"A has {numbers[0]} and B {numbers[1]} groups of parameters")
+    return said
+
+
+def place_of(name: str) -> tuple[str, int]:
+    """Returns the name of a hyper-parameter, and the place of its group.
+
+    Args:
+        name: As in a step: "lr" of the first group, "lr/1" of the second.
+    """
+    base, _, place = name.rpartition("/")
+    return (base, int(place)) if base and place.isdigit() else (name, 0)
 
 
 def same_number(one: float, other: float) -> bool:

@@ -11,7 +11,8 @@ from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.repeating import repeats_itself
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.judging.recorded.yardstick import measure
-from samestep.common.mistakes.groups import is_regrouped, other_values
+from samestep.common.mistakes.groups import is_regrouped
+from samestep.common.mistakes.rates import other_values
 from samestep.common.steps.joining import read_run
 from samestep.experiments.recording.facts import facts_of
 from tests.recording.records import recorded_once

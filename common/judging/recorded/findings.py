@@ -15,9 +15,9 @@ from samestep.common.judging.recorded.verdict import CLOSE, EXACT, FirstDifferen
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.written import find_begun, find_others
 from samestep.common.mistakes.gradient_arithmetic import phase_of
-from samestep.common.mistakes.groups import has_other_groups, is_regrouped, other_options, other_values
+from samestep.common.mistakes.groups import has_other_groups, is_regrouped, other_options
 from samestep.common.mistakes.mistake import few, near, of_norm, spell
-from samestep.common.mistakes.rates import same_number
+from samestep.common.mistakes.rates import other_values, same_number
 from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio
 from samestep.common.steps.gradient_transforms import COMPUTED, clipped_ratio, scale_words
 from samestep.common.steps.record import FOLLOWER
