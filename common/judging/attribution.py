@@ -7,21 +7,24 @@ one device that takes the same shards one after the other: if they agree, the st
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 from samestep.common.features.feature import Suspect, count_layers
 from samestep.common.features.used import find_suspects
 from samestep.common.flags import flags, spell_flag
-from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation
+from samestep.common.judging.parity import LOSS_BOUND, Attribution, Parity, deviation
 from samestep.common.judging.reference_run import Rerun, reference_of, without_counterpart
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import flags_of, without
 
 STEPS = 5
 """How many steps are repeated: a suspect shows in the first, or in the second where only its statistics differ."""
+PORT, _ON_SHARDS = "as torch's", "on shards:"
+"""How a user's model is another function though its strategy is right."""
 
 
-def attribute(run: Run, first: int, parity: Parity, rerun: Rerun) -> str:
+def attribute(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attribution:
     """Says what is left of a deviation once each suspect is switched off.
 
     Args:
@@ -31,36 +34,51 @@ def attribute(run: Run, first: int, parity: Parity, rerun: Rerun) -> str:
         rerun: Takes its steps again.
 
     Returns:
-        The reason; the verdict's own if there is no suspect.
+        The cause; the verdict's own reason if there is no suspect.
     """
     short = _shortened(run, first)
     if (rounding := _rounding(run)) and _off(short, rerun) <= LOSS_BOUND[short.dtype]:
-        return f"{parity.reason}; without {rounding} its first {short.steps - first} steps are {parity.reference}'s"
+        return Attribution(
+            f"{parity.reason}; without {rounding} its first {short.steps - first} steps are {parity.reference}'s"
+        )
     size = f"{parity.max_relative_loss:.1e}" if parity.max_relative_loss is not None else "not finite"
-    said = f"not the same function: {size}"
-    if (port := _blame_port(short, rerun)) is not None:
-        return f"{said}, {port}"
+    if (evidence := _blame_port(short, rerun)) is not None:
+        return blame_model(PORT, size, evidence)
     suspects, unexplained = find_suspects(run), f"{parity.reason}{_not_switched(run)}"
     for suspect in suspects:
         left = _left(_without(short, suspect), rerun)
         if left <= LOSS_BOUND[short.dtype]:
             found = _inseparable(short, suspect, suspects, rerun)
             others = ", and nothing else" if len(found) < len(suspects) else ""
-            return f"{said}, all of it {_explain(found, others, left)}"
+            return _blame_suspects(size, found, others, left)
     every = _without(short, *suspects)
     if len(suspects) > 1 and (left := _left(every, rerun)) <= LOSS_BOUND[every.dtype]:
-        return f"{said}, all of it {_explain(suspects, '', left)}"
-    if (mixed := _blame_mixing(every, suspects, rerun)) is not None:
-        return f"{said}, {mixed}"
+        return _blame_suspects(size, suspects, "", left)
+    if (mixed := _blame_mixing(every, suspects, size, rerun)) is not None:
+        return mixed
     if not suspects:
-        return unexplained
+        return Attribution(unexplained)
     names = " and ".join(suspect.what for suspect in suspects)
-    return f"{said}; without {names} {_left(every, rerun):.0e} is left: {unexplained}"
+    return Attribution(
+        f"not the same function: {size}; without {names} {_left(every, rerun):.0e} is left: {unexplained}"
+    )
 
 
-def _explain(suspects: Sequence[Suspect], others: str, left: float) -> str:
+def blame_model(how: str, size: str, evidence: str) -> Attribution:
+    """Says that a strategy is right, and that its model is another function than its reference's.
+
+    Args:
+        how: What is another, as `PORT`.
+        size: The largest deviation of a loss.
+        evidence: What shows that it is not the strategy, as a clause.
+    """
+    blame = f"your model is not the same function {how}"
+    return Attribution(f"{blame}. The losses are off by {size}; {evidence}", blame)
+
+
+def _blame_suspects(size: str, suspects: Sequence[Suspect], others: str, left: float) -> Attribution:
     names, remedies = (" and ".join(texts) for texts in zip(*((one.what, one.remedy) for one in suspects), strict=True))
-    return f"{names}{others}; with these {remedies} {left:.0e}: the strategy is right"
+    return blame_model(f"{_ON_SHARDS} {names}{others}", size, f"with these {remedies} {left:.0e}")
 
 
 def _inseparable(short: Run, found: Suspect, suspects: Sequence[Suspect], rerun: Rerun) -> list[Suspect]:
@@ -78,12 +96,13 @@ def _inseparable(short: Run, found: Suspect, suspects: Sequence[Suspect], rerun:
     return [one for one in suspects if one is found or one in silenced]
 
 
-def _blame_mixing(run: Run, suspects: Sequence[Suspect], rerun: Rerun) -> str | None:
+def _blame_mixing(run: Run, suspects: Sequence[Suspect], size: str, rerun: Rerun) -> Attribution | None:
     """Holds a run against its model on one device that takes the same shards of each batch one after the other.
 
     Args:
         run: Without the suspects, in the best dtype there is.
         suspects: What was switched off.
+        size: The deviation of the losses.
         rerun: Takes its steps again.
     """
     layers, shards = run.workload.model.facts.habits.mixing, run.mesh.replicas * run.microbatches
@@ -93,13 +112,15 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], rerun: Rerun) -> str | 
     one = without_counterpart(run)
     one = dataclasses.replace(one, techniques=one.techniques.in_passes(shards))
     if run.described() == one.described():  # which would agree with itself
-        return f"and {mixing} is another one with --accumulation-steps {shards}, which takes parts of a batch"
+        parts = f"--accumulation-steps {shards}, which takes parts of a batch"
+        return Attribution(f"not the same function: {size}, and {mixing} is another one with {parts}")
     what = " and ".join([*(suspect.what for suspect in suspects), mixing])
-    said = f"all of it {what}; {''.join(f'with these {each.remedy}, ' for each in suspects)}"
+    blame = functools.partial(blame_model, f"{_ON_SHARDS} {what}", size)
+    switched = "".join(f"with these {each.remedy}, " for each in suspects)
     left = _apart(rerun.steps(run).losses, rerun.steps(one).losses, run.dtype)
     if left <= LOSS_BOUND[run.dtype]:
         same = f"{one.name} with --accumulation-steps {shards} mixes the same examples, and is {left:.0e} from it"
-        return f"{said}{same}: the strategy is right"
+        return blame(f"{switched}{same}")
     if run.microbatches == 1:
         return None
     # A loss that gathers what all devices have mixes them in every micro-batch, as no run on one device does.
@@ -107,7 +128,7 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], rerun: Rerun) -> str | 
     left = _apart(rerun.steps(whole).losses, rerun.steps(one).losses, run.dtype)
     if left > LOSS_BOUND[run.dtype]:
         return None
-    return f"{said}without --accumulation-steps, {run.name} is {left:.0e} from {one.name}: the strategy is right"
+    return blame(f"{switched}without --accumulation-steps, {run.name} is {left:.0e} from {one.name}")
 
 
 def _not_switched(run: Run) -> str:
@@ -127,7 +148,7 @@ def _not_switched(run: Run) -> str:
     return ""
 
 
-def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun) -> str:
+def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attribution | None:
     """Finds what the bounds of two bytes are too wide to see in a run of a user's model: it has to be exact without --precision.
 
     A few steps move a loss by little, so a mistake in them moves it by less. So do statistics of each replica's own shard.
@@ -139,7 +160,7 @@ def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun) -> str:
         rerun: Takes its steps again.
 
     Returns:
-        The reason why the strategy takes another step; "" if it does not.
+        Why the strategy takes another step; None if it does not.
     """
     short = _shortened(run, first)
     short = dataclasses.replace(
@@ -147,7 +168,7 @@ def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun) -> str:
     )  # compiling once is enough
     left = 0.0 if short.described() == reference_of(short).described() else _off(short, rerun)
     if left <= LOSS_BOUND[short.dtype]:
-        return ""
+        return None
     reason = (
         f"without {_rounding(run)} its first {short.steps - first} steps are off by {left:.1e} in {short.dtype} "
         f"(allowed {LOSS_BOUND[short.dtype]:.0e})"
@@ -166,8 +187,8 @@ def _blame_port(short: Run, rerun: Rerun) -> str | None:
     if left > LOSS_BOUND[short.dtype]:
         return None
     return (
-        f"all of it the port: from {one.name} it is {left:.1g}: the strategy is right, and `samestep port` with the same "
-        f"--model and --data says which layer differs from torch's"
+        f"from {one.name} it is {left:.1g}, and `samestep port` with the same --model and --data says which layer differs "
+        f"from torch's"
     )
 
 

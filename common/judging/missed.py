@@ -4,7 +4,7 @@ import dataclasses
 import functools
 
 from samestep.common.judging.attribution import attribute, find_other_step
-from samestep.common.judging.parity import Parity
+from samestep.common.judging.parity import Attribution, Parity
 from samestep.common.judging.ported import is_right_but_for_port, judge_with_port
 from samestep.common.judging.reference_run import Rerun
 from samestep.common.judging.rounding import excuse, load_diagnosis, replay_to
@@ -29,7 +29,7 @@ def judge_again(trial: Trial, parity: Parity, rerun: Rerun) -> Parity:
     return judge_with_port(trial.run, parity, trial.taken, rerun, trial.ask, find_cause)
 
 
-def _find_cause(trial: Trial, parity: Parity, start: TrainState, rerun: Rerun) -> str:
+def _find_cause(trial: Trial, parity: Parity, start: TrainState, rerun: Rerun) -> Attribution:
     """Finds why a run is not the same step: by its suspects, or of our own models by the known mistakes."""
     run = trial.run
     if not trial.has_oracle:
@@ -37,7 +37,7 @@ def _find_cause(trial: Trial, parity: Parity, start: TrainState, rerun: Rerun) -
         return attribute(run, trial.seen.log.first, parity, rerun)
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
     cause = load_diagnosis().diagnose(run, start.step, bad, start, functools.partial(replay_to, run, rerun))
-    return f"{cause} ({parity.reason})"
+    return Attribution(f"{cause} ({parity.reason})")
 
 
 def _name_sums(run: Run, parity: Parity) -> Parity:
@@ -51,8 +51,8 @@ def _name_sums(run: Run, parity: Parity) -> Parity:
     return dataclasses.replace(parity, reason=f"{said}: {parity.reason}")
 
 
-def find_step_unseen(trial: Trial, parity: Parity, rerun: Rerun) -> str:
-    """Returns why a run in two bytes takes another step, which its own bounds are too wide to see; "" if it does not.
+def find_step_unseen(trial: Trial, parity: Parity, rerun: Rerun) -> Attribution | None:
+    """Returns why a run in two bytes takes another step, which its own bounds are too wide to see; None if it does not.
 
     Args:
         trial: The run of a user's model.
@@ -61,4 +61,4 @@ def find_step_unseen(trial: Trial, parity: Parity, rerun: Rerun) -> str:
     """
     run, first = trial.run, trial.seen.log.first
     missed = find_other_step(run, first, parity, rerun)
-    return "" if missed and is_right_but_for_port(run, first, trial.taken.noise, rerun, trial.ask) else missed
+    return None if missed and is_right_but_for_port(run, first, trial.taken.noise, rerun, trial.ask) else missed

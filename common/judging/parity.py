@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,13 @@ WEIGHT_BOUND = {"float64": 1e-10, "float32": math.inf}
 LEAST_LOSS = {"float64": 0.0, "float32": 0.1}
 """Below this the float32 deviation is absolute: a loss near zero is a difference of numbers near one. So it is for a loss that
 was computed in two bytes, whose own bound `judging/roundoff.py` derives."""
+
+
+class Attribution(NamedTuple):
+    """Why a run did not pass: two fields of its verdict, as in `Parity`."""
+
+    reason: str
+    blame: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +43,8 @@ class Parity:
         amplification: By how much a small relative move of the first weights moves the losses of the reference, relative to
             that move; None where it was not measured.
         loss_bound: The largest deviation of a loss that was allowed, if it is not that of the dtype.
+        blame: Of a run that did not pass though its strategy is right: how its model is another function, as a clause that begins
+            the reason; "" where it may be the strategy.
     """
 
     reference: str
@@ -48,6 +58,12 @@ class Parity:
     is_amplified: bool = False
     amplification: float | None = None
     loss_bound: float | None = None
+    blame: str = ""
+
+    @property
+    def attribution(self) -> Attribution:
+        """Why it did not pass, and whether it is the model."""
+        return Attribution(self.reason, self.blame)
 
 
 def bound_of(parity: Parity, dtype: str) -> float:

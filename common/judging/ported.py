@@ -10,8 +10,8 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from samestep.common.judging.attribution import STEPS
-from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation, judge
+from samestep.common.judging.attribution import PORT, STEPS, blame_model
+from samestep.common.judging.parity import LOSS_BOUND, Attribution, Parity, deviation, judge
 from samestep.common.judging.reference_run import ComparedSteps, Curve, Rerun, reference_of, without_counterpart
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
 from samestep.common.strategy import Run
@@ -47,14 +47,14 @@ def judge_port_of(run: Run, parity: Parity, taken: ComparedSteps, rerun: Rerun, 
     bounds = [max(LOSS_BOUND["float64"], bound) for bound in case.allowed_deviations()]
     off = [deviation(loss, right, "float64") for loss, right in zip(taken.losses, taken.wanted, strict=True)]
     is_within = len(bounds) == len(off) and all(each <= bound for each, bound in zip(off, bounds, strict=True))
-    whose = f"from {one.name} it is {left:.1g}: the strategy is right"
+    whose = f"from {one.name} it is {left:.1g}"
     if verdict.kind != DIFFERENT and (is_within or case.accepted):
-        reason = f"{verdict.sentence}, and {whose}"
+        reason = f"{verdict.sentence}, and {whose}: the strategy is right"
         bound = max(*bounds, *(off if case.accepted else ()))
         return dataclasses.replace(parity, passed=True, reason=reason, loss_bound=bound)
     size = f"{parity.max_relative_loss:.1e}"
-    reason = f"not the same function: {size}, all of it the port: {whose}, and `samestep port` says: {verdict.sentence}"
-    return dataclasses.replace(parity, passed=False, reason=reason)
+    cause = blame_model(PORT, size, f"{whose}, and `samestep port` says: {verdict.sentence}")
+    return dataclasses.replace(parity, passed=False, **cause._asdict())
 
 
 def _is_ported(run: Run) -> bool:
@@ -70,7 +70,12 @@ def _apart(taken: ComparedSteps, curve: Curve) -> float:
 
 
 def judge_with_port(
-    run: Run, parity: Parity, taken: ComparedSteps, rerun: Rerun, ask: AskPort | None, find_cause: Callable[[], str]
+    run: Run,
+    parity: Parity,
+    taken: ComparedSteps,
+    rerun: Rerun,
+    ask: AskPort | None,
+    find_cause: Callable[[], Attribution],
 ) -> Parity:
     """Judges a run that left its reference: by its port if that is all there is, else by its cause, with what the port adds.
 
@@ -85,10 +90,10 @@ def judge_with_port(
     judged = None if ask is None else _judge_in_float64(run, parity, taken, rerun, ask)
     if judged is not None:
         return judged
-    said, found = find_cause(), ask(run, len(taken.losses)) if ask is not None and _is_ported(run) else None
+    (said, blame), found = find_cause(), ask(run, len(taken.losses)) if ask is not None and _is_ported(run) else None
     if found is not None and found[1].kind == DIFFERENT and found[1].sentence not in said:
         said += f"; beside that, `samestep port` says: {found[1].sentence}"
-    return dataclasses.replace(parity, reason=said)
+    return dataclasses.replace(parity, reason=said, blame=blame)
 
 
 def _judge_in_float64(run: Run, parity: Parity, taken: ComparedSteps, rerun: Rerun, ask: AskPort) -> Parity | None:
@@ -100,7 +105,7 @@ def _judge_in_float64(run: Run, parity: Parity, taken: ComparedSteps, rerun: Rer
     like = dataclasses.replace(run, dtype="float64", steps=len(taken.losses))
     found = _judge_anew(like, taken.wanted, taken.noise, rerun, ask)
     if found is None or not found.passed:
-        return found and dataclasses.replace(parity, reason=found.reason)
+        return found and dataclasses.replace(parity, reason=found.reason, blame=found.blame)
     reason = f"rounding is amplified: in float64 it is {found.reason} ({parity.reason})"
     return dataclasses.replace(parity, passed=True, reason=reason, is_amplified=True)
 

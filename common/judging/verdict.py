@@ -165,7 +165,7 @@ def _judge_rest(trial: Trial, parity: Parity) -> Parity:
         from samestep.common.judging.missed import find_step_unseen
 
         if missed := find_step_unseen(trial, parity, rerun):
-            return dataclasses.replace(parity, passed=False, reason=missed)
+            return dataclasses.replace(parity, passed=False, **missed._asdict())
     flaws = filter(None, (each.find_flaw(trial.seen.state) for each in used(run.techniques)))
     if parity.passed and (flaw := next(flaws, "")):
         return dataclasses.replace(parity, passed=False, reason=flaw)

@@ -16,7 +16,7 @@ def find_failure(found: "Comparison") -> SamestepError | None:
     Returns:
         The error, whose message is the sentence that the terminal and the page have; None if it is green.
     """
-    if missed := [(row.cell, row.reason) for row in found.rows if row.status == MISSED]:
+    if missed := [(row.cell, row.attribution) for row in found.rows if row.status == MISSED]:
         from samestep.common.judging.conclusion import conclude_missed  # here: most comparisons pass
 
         return ParityFailed(f"{conclude_missed(missed)}.")
@@ -63,7 +63,7 @@ def _say_failed(rows: list[Row]) -> str:
 def _lack(found: "Comparison", row: Row) -> str:
     """Returns what a row that the user named or required lacks; "" if nothing."""
     if row.cell in found.required and not row.is_judged:
-        return say_status([f"{row.cell}, which must be judged,"], row.status, row.reason)
+        return say_status([f"{row.cell}, which must be judged,"], row.status, row.attribution)
     if row.cell in found.named and row.status in (UNAVAILABLE, IMPOSSIBLE):
-        return say_status([row.cell], row.status, row.reason)
+        return say_status([row.cell], row.status, row.attribution)
     return ""

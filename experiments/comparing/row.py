@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from samestep.common.cell import Cell
+from samestep.common.judging.parity import Attribution
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.printing.text import sharing
 
@@ -71,9 +72,16 @@ class Row:
         outcomes: Mapping[str, Outcome] = {SAME: "passed", MISSED: "failure", FAILED: "error"}
         outcome = outcomes.get(self.status, "skipped")
         said = (
-            say_status([self.cell], MISSED, self.reason) if self.status == MISSED else f"{self.status}: {self.reason}"
+            say_status([self.cell], MISSED, self.attribution)
+            if self.status == MISSED
+            else f"{self.status}: {self.reason}"
         )
         return Case(self.cell, outcome, "" if outcome == "passed" else said, self.seconds)
+
+    @property
+    def attribution(self) -> Attribution:
+        """The reason, with what of the user's model a missed parity blames."""
+        return Attribution(self.reason, self.result.parity.blame if self.status == MISSED and self.result else "")
 
     @property
     def is_judged(self) -> bool:
@@ -91,25 +99,25 @@ def status_of(result: RunResult) -> str:
 def explain_rows(rows: Sequence[Row]) -> list[str]:
     """Why rows have no result, were not judged or missed: one text for each reason, with all the rows that share it."""
     explained = (row for row in rows if row.reason and row.status not in (REFERENCE, COMPILED))
-    found = sharing(((row.status, row.reason), row.cell) for row in explained)
-    return [say_status(cells, status, reason) for (status, reason), cells in found.items()]
+    found = sharing(((row.status, row.attribution), row.cell) for row in explained)
+    return [say_status(cells, status, cause) for (status, cause), cells in found.items()]
 
 
-def say_status(cells: Sequence[str], status: str, reason: str) -> str:
+def say_status(cells: Sequence[str], status: str, cause: Attribution) -> str:
     """Returns what became of some rows, and why.
 
     Args:
         cells: The cells of the rows.
         status: The status of all of them.
-        reason: The reason of all of them.
+        cause: Why, the same for all of them.
     """
     if status == MISSED:
         from samestep.common.judging.conclusion import (
             explain_missed,  # here: the tables of a run that passed do without
         )
 
-        return explain_missed(cells, reason)
+        return explain_missed(cells, cause)
     was = "were" if len(cells) > 1 else "was"
     verbs = {FAILED: "failed", SAME: "took the same step", REFERENCE: "cannot be judged"}
     verb = verbs.get(status, f"{was} {status}")
-    return f"{', '.join(cells)} {verb}: {reason}"
+    return f"{', '.join(cells)} {verb}: {cause.reason}"

@@ -201,12 +201,13 @@ def test_a_port_that_is_wrong_is_told_from_a_strategy_that_is(run_cell: RunCell,
     result = run_port(run_cell, f"tf:{strategy}", "epsilon")
     assert result.parity.passed is False
     said = (
-        r"not the same function: \S+, all of it the port: from tf:single it is [0-9.e-]+: the strategy is right, and "
+        r"your model is not the same function as torch's\. The losses are off by \S+; from tf:single it is [0-9.e-]+, and "
         r"`samestep port` says: first difference: .*: torch's epsilon is 1e-05, TensorFlow's 0\.001"
     )
     assert re.fullmatch(said, result.parity.reason)
     assert (
-        conclude_missed([("it", result.parity.reason)]) == "it is right; your model is not the same function as torch's"
+        conclude_missed([("it", result.parity.attribution)])
+        == "it is right; your model is not the same function as torch's"
     )
 
 
@@ -221,7 +222,8 @@ def test_a_run_is_judged_as_its_port_is(run_cell: RunCell, batch_norm: str) -> N
         assert result.parity.reason.startswith("the same model up to float32 constants in `activation`")
     else:
         said = (
-            r"not the same function: \S+, all of it the local statistics of 1 BatchNorm layer .*: the strategy is right"
+            r"your model is not the same function on shards: the local statistics of 1 BatchNorm layer .*\. The losses are off "
+            r"by \S+; with these frozen .*"
         )
         assert re.fullmatch(said, result.parity.reason)
 

@@ -1,5 +1,6 @@
 """The headline of a page is the sentence that the exit code stands for, its cause first, as the terminal has it."""
 
+import dataclasses
 import html
 import re
 import sys
@@ -10,7 +11,9 @@ import pytest
 
 from samestep.common.cell import Cell
 from samestep.common.errors import Unavailable, WorkerFailed
+from samestep.common.judging.attribution import blame_model
 from samestep.common.judging.conclusion import conclude_missed, explain_missed
+from samestep.common.judging.parity import Attribution
 from samestep.experiments import compare, report
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.comparing.comparison import Comparison
@@ -22,22 +25,25 @@ from tests.experiments.comparisons import MISSED, TRAINED, UNJUDGED, Outcome, ma
 from tests.page import runs
 from tests.results import leave, made
 
-BATCH_NORM = (
-    "not the same function: 2.0e-02, all of it the local statistics of 1 BatchNorm layer (1); with these frozen "
-    "(--batch-norm frozen) 3e-16: the strategy is right"
+BATCH_NORM = blame_model(
+    "on shards: the local statistics of 1 BatchNorm layer (1)",
+    "2.0e-02",
+    "with these frozen (--batch-norm frozen) 3e-16",
 )
-DROPOUT = (
-    "not the same function: 1.5e-02, all of it the random numbers of 4 layers (h.0.drop, h.1.drop, its forward pass, ...), and "
-    "nothing else; with these switched off (--no-dropout) 2e-16: the strategy is right"
+DROPOUT = blame_model(
+    "on shards: the random numbers of 4 layers (h.0.drop, h.1.drop, its forward pass, ...), and nothing else",
+    "1.5e-02",
+    "with these switched off (--no-dropout) 2e-16",
 )
-PORT = (
-    "not the same function: 9.0e-11, all of it the port: from tf:single it is 2e-16: the strategy is right, and `samestep port` "
-    "with the same --model and --data says which layer differs from torch's"
+PORT = blame_model(
+    "as torch's",
+    "9.0e-11",
+    "from tf:single it is 2e-16, and `samestep port` with the same --model and --data says which layer differs from torch's",
 )
-MIXED = (
+MIXED = Attribution(
     "not the same function: 1.0e-02; without the random numbers of 1 layer (1) 4e-03 is left: the loss of step 0 is 2"
 )
-WRONG = "step 12: every gradient is 2.000 x the oracle's"
+WRONG = Attribution("step 12: every gradient is 2.000 x the oracle's")
 POSITIVE = re.compile(r"took the same step as")
 
 
@@ -49,7 +55,7 @@ def headline(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("reasons", "said"),
+    ("causes", "said"),
     [
         (
             [BATCH_NORM],
@@ -64,30 +70,30 @@ def headline(text: str) -> str:
             "a is right; your model is not the same function on shards: the random numbers of 4 layers (h.0.drop, h.1",
         ),
         ([PORT], "a is right; your model is not the same function as torch's"),
-        ([WRONG], f"a did not take the same step: {WRONG}"),
-        ([WRONG] * 3, f"a, b, c did not take the same step: {WRONG}"),
+        ([WRONG], f"a did not take the same step: {WRONG.reason}"),
+        ([WRONG] * 3, f"a, b, c did not take the same step: {WRONG.reason}"),
         ([WRONG, MIXED], "a, b did not take the same step"),
         (
             [BATCH_NORM, WRONG],
-            f"b did not take the same step: {WRONG}; a is right; your model is not the same function on",
+            f"b did not take the same step: {WRONG.reason}; a is right; your model is not the same function on",
         ),
-        ([MIXED], f"a did not take the same step: {MIXED}"),
+        ([MIXED], f"a did not take the same step: {MIXED.reason}"),
     ],
 )
-def test_a_strategy_that_is_right_is_said_to_be_before_anything_else(reasons: list[str], said: str) -> None:
-    told = conclude_missed(zip("abc", reasons, strict=False))
+def test_a_strategy_that_is_right_is_said_to_be_before_anything_else(causes: list[Attribution], said: str) -> None:
+    told = conclude_missed(zip("abc", causes, strict=False))
     assert told.startswith(said)
-    assert not re.search(r"\de-\d\d", told.removesuffix(MIXED)), "what shows it comes below"
+    assert not re.search(r"\de-\d\d", told.removesuffix(MIXED.reason)), "what shows it comes below"
 
 
-@pytest.mark.parametrize("reason", [BATCH_NORM, DROPOUT, PORT])
-def test_the_cause_comes_before_what_shows_it_and_nothing_is_lost(reason: str) -> None:
-    told = explain_missed(["torch:ddp", "torch:fsdp"], reason)
+@pytest.mark.parametrize("cause", [BATCH_NORM, DROPOUT, PORT])
+def test_the_cause_comes_before_what_shows_it_and_nothing_is_lost(cause: Attribution) -> None:
+    told = explain_missed(["torch:ddp", "torch:fsdp"], cause)
     assert told.startswith("torch:ddp, torch:fsdp are right; your model is not the same function ")
-    for number in re.findall(r"\d\S*e-\d\d", reason):
+    for number in re.findall(r"\d\S*e-\d\d", cause.reason):
         assert number in told
     assert told.count("right") == 1
-    for flag in re.findall(r"--[a-z-]+", reason):
+    for flag in re.findall(r"--[a-z-]+", cause.reason):
         assert flag in told
 
 
@@ -142,9 +148,12 @@ def test_ended_by_a_signal_it_says_so() -> None:
 
 def test_the_cause_is_the_first_line_and_what_is_well_comes_after() -> None:
     missed = made("torch:ddp")
+    missed = dataclasses.replace(
+        missed, parity=dataclasses.replace(missed.parity, passed=False, **BATCH_NORM._asdict())
+    )
     rows = (
         Row.of(Cell.parse("torch:single"), made("torch:single")),
-        Row(Cell.parse("torch:ddp"), "not the same step", BATCH_NORM, (missed,)),
+        Row.of(Cell.parse("torch:ddp"), missed),
     )
     text = page(Loaded((make_group("some", Comparison(rows), {}, 0),)))
     assert headline(text).startswith("torch:ddp is right; your model is not the same function on shards: the local")

@@ -143,25 +143,27 @@ def test_a_comparison_has_no_row_of_the_oracle(tmp_path: Path, monkeypatch: pyte
 
 # --- what cannot be the same --------------------------------------------------------------------------------------------
 
+OFF = r"\. The losses are off by \S+;"
+
 
 @pytest.mark.parametrize(
     ("model", "reason", "remedy"),
     [
         (
             "RESNET",
-            r"all of it the local statistics of 5 BatchNorm layers \(1, 4.norm1, 4.norm2, ...\); with these frozen "
+            rf"the local statistics of 5 BatchNorm layers \(1, 4.norm1, 4.norm2, ...\){OFF} with these frozen "
             r"\(--batch-norm frozen\)",
             {"batch_norm": "frozen"},
         ),
         pytest.param(
             "DROPOUT",
-            r"all of it the random numbers of 1 layer \(1\); with these switched off \(--no-dropout\)",
+            rf"the random numbers of 1 layer \(1\){OFF} with these switched off \(--no-dropout\)",
             {"dropout": False},
             marks=pytest.mark.slow,
         ),
         (
             "FUNCTIONAL_DROPOUT",
-            r"all of it the random numbers of 1 layer \(its forward pass\); with these switched off \(--no-dropout\)",
+            rf"the random numbers of 1 layer \(its forward pass\){OFF} with these switched off \(--no-dropout\)",
             {"dropout": False},
         ),
     ],
@@ -172,8 +174,8 @@ def test_what_the_model_does_is_told_from_what_the_strategy_does(
     fields = {"devices": 2, "dtype": "float64", **own(model)}
     result = run_cell("torch:ddp", "digits-mlp", **fields)
     assert result.parity.passed is False
-    assert re.fullmatch(rf"not the same function: \S+, {reason} [0-9.e-]+: the strategy is right", result.parity.reason)
-    assert conclude_missed([("torch:ddp", result.parity.reason)]).startswith(
+    assert re.fullmatch(rf"your model is not the same function on shards: {reason} [0-9.e-]+", result.parity.reason)
+    assert conclude_missed([("torch:ddp", result.parity.attribution)]).startswith(
         "torch:ddp is right; your model is not the"
     )
     mended = run_cell("torch:ddp", "digits-mlp", **fields, **remedy)
@@ -194,7 +196,7 @@ def test_the_cause_is_found_in_a_continued_run_as_well(run_cell: RunCell, tmp_pa
     run_cell("torch:ddp", "digits-mlp", steps=3, out=begun, keep_state=True, parity=False, **fields)
     result = run_cell("torch:ddp", "digits-mlp", steps=6, start_from=begun, **fields)
     assert result.parity.passed is False
-    assert "all of it the local statistics of 5 BatchNorm layers" in result.parity.reason
+    assert "on shards: the local statistics of 5 BatchNorm layers" in result.parity.reason
 
 
 @pytest.mark.parametrize("cell", ["c10d+ring=true", *slow("ddp", "zero2", "deepspeed", "rpc")])
@@ -259,7 +261,7 @@ def test_a_mistake_that_the_bound_of_two_bytes_does_not_show(launcher: Launcher,
 def test_local_statistics_are_not_lost_in_the_bound_of_two_bytes(run_cell: RunCell) -> None:
     result = run_cell("torch:ddp+precision=bf16", "digits-mlp", devices=2, **own("RESNET"))
     assert result.parity.passed is False and result.parity.max_relative_loss < result.parity.loss_bound
-    assert "all of it the local statistics of 5 BatchNorm layers" in result.parity.reason
+    assert "on shards: the local statistics of 5 BatchNorm layers" in result.parity.reason
 
 
 @pytest.mark.slow
