@@ -154,10 +154,9 @@ def _describe(config: RunConfig) -> str:
     parts.append("\n".join(fill(f"{name}: {value}", indent="    ") for name, value in facts.items()))
     parts.append(_difference(framework, row, source))
     if row.twin:
-        twin_framework, _, twin_name = row.twin.partition(":")
-        twin = strategy_info(twin_framework, twin_name)
-        said = fill(f"Its twin is {row.twin}: {twin.summary}")
-        parts.append(f"{said}\n{strategy_file(twin_framework, twin_name)}")
+        twin = Cell.parse(row.twin)
+        said = fill(f"Its twin is {twin}: {twin.info.summary}")
+        parts.append(f"{said}\n{strategy_file(twin.framework, twin.strategy)}")
     return paragraphs(*parts)
 
 

@@ -9,7 +9,7 @@ from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.flags import Scalar
 from samestep.common.judging.parity import Parity
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send
-from samestep.common.request import RunConfig
+from samestep.common.request import ORACLE, RunConfig
 from samestep.common.runtime.integrity import check_request, check_result
 from samestep.common.runtime.measured import Conditions, Saves, Usage, validate
 from samestep.common.runtime.step_parts import StepParts
@@ -105,6 +105,16 @@ class RunIdentity:
     emulation: str
 
     @property
+    def name(self) -> str:
+        """The strategy: `torch:ddp`."""
+        return f"{self.framework}:{self.strategy}"
+
+    @property
+    def is_oracle(self) -> bool:
+        """Whether the oracle took the steps."""
+        return self.name == ORACLE
+
+    @property
     def arithmetic(self) -> str:
         """The type in which forward and backward were computed."""
         return self.config.techniques.arithmetic(self.dtype)
@@ -195,6 +205,11 @@ class RunResult(RunAttempts, RunSpeed, RunLedger, RunCurve, RunIdentity):
     """
 
     status: str
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether a framework took the steps: they are not the oracle's, and not one that was compiled only."""
+        return not self.is_oracle and self.compiled is None
 
 
 def load_result(directory: Path) -> RunResult:

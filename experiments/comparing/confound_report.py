@@ -56,7 +56,7 @@ def explain_confounds(rows: Mapping[str, Rounds], reference: str | None, allowed
     found = {
         cell: confounds(row, rows[reference], (cell, reference))
         for cell, row in rows.items()
-        if cell != reference and row[0].framework != "numpy" and not row[0].compiled
+        if cell != reference and row[0].is_trained
     }
     stops = _list({cell: split_allowed(every, allowed)[0] for cell, every in found.items()})
     passes = _list({cell: split_allowed(every, allowed)[1] for cell, every in found.items()})

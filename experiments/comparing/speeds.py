@@ -148,7 +148,7 @@ def judge_rows(
 
 
 def _may_be_judged(rounds: Rounds) -> bool:
-    return rounds[0].framework != "numpy" and all(result.parity.passed is not False for result in rounds)
+    return not rounds[0].is_oracle and all(result.parity.passed is not False for result in rounds)
 
 
 def compare_rounds(pairs: Mapping[Key, tuple[Rounds, Rounds]]) -> dict[Key, Difference]:

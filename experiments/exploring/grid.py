@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.mesh import AXES, Mesh
@@ -125,7 +124,7 @@ def _mesh(info: StrategyInfo, devices: int) -> str:
     It lies along the first axis of the row that its twin has as well, so that twins do the same. A row that cuts a model both
     between its layers and inside them does so first, and takes other examples with what is left.
     """
-    twin_axes = strategy_info(*info.twin.split(":")).axes if info.twin else ()
+    twin_axes = Cell.parse(info.twin).info.axes if info.twin else ()
     cuts = {name: AXES[name].cuts[:1] for name in info.axes}
     several = [name for cut in ("layers", "features", "examples") for name in info.axes if cuts[name] == (cut,)]
     halvings = devices.bit_length() - 1

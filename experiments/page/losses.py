@@ -121,4 +121,5 @@ def _kind(entry: Entry, result: RunResult) -> str:
 
 def _emphasis(row: tuple[Entry, RunResult]) -> int:
     """Returns what is drawn last lies on top: the reference below, what missed above."""
-    return {"numpy": 0, "bad": 2}.get(_kind(*row), 1)
+    _, result = row
+    return 0 if result.is_oracle else 2 if result.parity.passed is False else 1

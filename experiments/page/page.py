@@ -51,13 +51,11 @@ def _script(sections: Sequence[tuple[str, str, Markup]]) -> Markup:
 
 def _title(loaded: Loaded) -> str:
     """Returns what one comparison trained, and on what machine; the names of several."""
-    trained = [
-        (entry, result) for facet in loaded.facets() for entry, result in facet.rows if result.framework != "numpy"
-    ]
+    trained = [(entry, result) for facet in loaded.facets() for entry, result in facet.rows if not result.is_oracle]
     workloads = {facet.workload for facet in loaded.facets()}
     processors = {result.machine["cpu"] for _, result in trained}
     if trained and len(loaded.groups) == len(workloads) == 1:
-        rows = {f"{result.framework}:{result.strategy}": entry.name for entry, result in trained}
+        rows = {result.name: entry.name for entry, result in trained}
         subject = f"{len(rows)} strategies train" if len(rows) > 1 else f"{next(iter(rows.values()))} trains"
         cores = count(max(result.cores for _, result in trained), "core")
         where = f" on {cores} of {processors.pop()}" if len(processors) == 1 else ""

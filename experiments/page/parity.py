@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from samestep.common.catalog import cells
+from samestep.common.cell import Cell
 from samestep.common.judging.parity import bound_of
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
@@ -44,17 +45,17 @@ class Field:
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
     fields = sharing(
-        ((f"{result.framework}:{result.strategy}", facet.workload), (entry, result))
+        ((result.name, facet.workload), (entry, result))
         for facet in loaded.facets()
         for entry, result in facet.rows
-        if result.framework != "numpy" and not result.compiled
+        if result.is_trained
     )
     columns = dict.fromkeys(workload for _, workload in fields)
     names = [name for name in cells() if any(name == own for own, _ in fields)]
     if not names or not (len(columns) > 1 or loaded.groups[1:]):  # the table of all rows has the same
         return None
     rows = [
-        (_name(name, fields), name.partition(":")[0], [_field(fields.get((name, column), [])) for column in columns])
+        (_name(name, fields), Cell.parse(name).framework, [_field(fields.get((name, each), [])) for each in columns])
         for name in names
     ]
     alt = f"Parity of {len(names)} strategies on {count(len(columns), 'workload')}: the largest deviation of each."

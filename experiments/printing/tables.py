@@ -96,10 +96,10 @@ def said_once(results: Sequence[RunResult], names: Sequence[str] = ()) -> list[s
 
 def _in_common(column: Column[MeasuredRow], measured: Sequence[MeasuredRow]) -> str | None:
     """What (nearly) all rows have in a column, and the exceptions; None if there are too many. The oracle makes no rule."""
-    rows = [(row.name, text) for row in measured if (text := column.value(row))]
-    ruling = [value for row, value in rows if not row.startswith("numpy:")] or [value for _, value in rows]
+    rows = [(row, text) for row in measured if (text := column.value(row))]
+    ruling = [value for row, value in rows if not row.result.is_oracle] or [value for _, value in rows]
     usual = statistics.mode(ruling) if ruling else ""
-    exceptions = sharing((value, row) for row, value in rows if value != usual)
+    exceptions = sharing((value, row.name) for row, value in rows if value != usual)
     if sum(map(len, exceptions.values())) > min(EXCEPTIONS, len(rows) // 2):
         return None
     listed = "; ".join(f"{', '.join(those)}: {value}" for value, those in exceptions.items())
@@ -114,7 +114,7 @@ def caption(results: Sequence[RunResult], width: int | None = None, names: Seque
         width: What it has to fit into; the screen, unless given.
         names: The names of the rows; as their runs are called, unless given.
     """
-    trained = [r for r in results if r.framework != "numpy" and not r.compiled] or results
+    trained = [r for r in results if r.is_trained] or results
     first, cores = trained[0], max(r.cores for r in results)
     said = [[fact(r) for r in trained] for fact in _FACTS]
     same = [values[0] for values in said if len(set(values)) == 1 and values[0]]

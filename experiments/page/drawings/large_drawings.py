@@ -41,7 +41,7 @@ def render_drawings(loaded: Loaded, kind: str, draw: Draw, is_zoomed: bool = Fal
 
 
 def _drawn(loaded: Loaded, draw: Draw) -> Iterator[tuple[Entry, Element | str]]:
-    rows = [(entry, entry.result) for entry in loaded.entries if entry.result and entry.framework != "numpy"]
+    rows = [(entry, entry.result) for entry in loaded.entries if entry.result and not entry.result.is_oracle]
     for entry, result in most_telling(rows):
         if (drawing := draw(entry, result)) is not None:
             yield entry, drawing
@@ -53,14 +53,13 @@ def most_telling(rows: Sequence[tuple[Entry, RunResult]]) -> list[tuple[Entry, R
     Args:
         rows: The rows with their results, in the order of the report.
     """
-    spelled = [(result.framework, result.strategy) for _, result in rows]
-    place = {name: number for number, name in reversed(list(enumerate(spelled)))}
-    times = [spelled[:number].count(name) for number, name in enumerate(spelled)]
+    names = [result.name for _, result in rows]
+    place = {name: number for number, name in reversed(list(enumerate(names)))}
+    times = [names[:number].count(name) for number, name in enumerate(names)]
 
     def order(number: int) -> tuple[int, int, int]:
-        own = place[spelled[number]]
-        framework, _, strategy = strategy_info(*spelled[number]).twin.partition(":")
-        return times[number], min(own, place.get((framework, strategy), own)), own
+        own, (_, result) = place[names[number]], rows[number]
+        return times[number], min(own, place.get(strategy_info(result.framework, result.strategy).twin, own)), own
 
     return [rows[number] for number in sorted(range(len(rows)), key=order)]
 

@@ -105,7 +105,7 @@ def raise_if_missed(result: RunResult) -> None:
     if result.parity.passed is False:
         from samestep.common.judging.conclusion import explain_missed  # here: most runs pass
 
-        raise ParityFailed(explain_missed([f"{result.framework}:{result.strategy}"], result.parity.attribution))
+        raise ParityFailed(explain_missed([result.name], result.parity.attribution))
 
 
 def _read_log(directory: Path, measured: Measured) -> Log:
