@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from samestep.common.catalog import cells, frameworks_with, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.flags import Scalar, flags, read_fields, split_spelling
+from samestep.common.flags import Scalar, flags, join_spelling, read_fields, split_spelling
 from samestep.common.frameworks import FRAMEWORKS
 from samestep.common.request import ORACLE, RunConfig
 from samestep.common.strategy import StrategyInfo
@@ -60,7 +60,7 @@ class Cell:
         return cls(config.framework, config.strategy, tuple((name, str(value)) for name, value in given.items()))
 
     def __str__(self) -> str:
-        return self.name + "".join(f"+{name}={value}" for name, value in self.settings)
+        return join_spelling(self.name, dict(self.settings))
 
     @property
     def name(self) -> str:

@@ -150,6 +150,16 @@ def split_spelling(text: str) -> tuple[str, dict[str, str]]:
     return name, fields
 
 
+def join_spelling(name: str, fields: Mapping[str, object]) -> str:
+    """Inverts `split_spelling`.
+
+    Args:
+        name: The name.
+        fields: The fields, in order.
+    """
+    return "+".join([name, *(f"{field}={value}" for field, value in fields.items())])
+
+
 def read_value(owner: type, field: str, text: str, prefix: str = "--") -> Scalar:
     """Reads a value as the type that a dataclass declares for the field.
 

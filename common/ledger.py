@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 PHASES = ("forward", "backward", "update")
 """Of a step, in order. The exchange of gradients belongs to the backward pass, clipping to the update."""
@@ -120,6 +120,11 @@ class Send:
         """Everything but how many and how large."""
         return self.phase, self.operation, self.group, self.ranks, self.to
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The source of each of its `count`."""
+        return tuple(self.source.split(",")) if "," in self.source else (self.source,) * self.count
+
 
 def in_order(sends: Iterable[Send]) -> tuple[Send, ...]:
     """Makes one record of equal sends that follow each other; of a step with too many, one record a kind."""
@@ -136,16 +141,10 @@ def in_order(sends: Iterable[Send]) -> tuple[Send, ...]:
 def _together(sends: Iterable[Send]) -> Send:
     first, *_ = sends = tuple(sends)
     size, count = sum(s.bytes for s in sends), sum(s.count for s in sends)
-    return dataclasses.replace(first, bytes=size, count=count, source=_source(sends, count))
-
-
-def _source(sends: Sequence[Send], count: int) -> str:
-    """Returns who sends records that become one; each of its sends has to be as large, if several do."""
-    if len(every := {send.source for send in sends}) == 1 and "," not in sends[0].source:
-        return sends[0].source
-    if "" in every or count > MOST_SENDS or len({send.bytes / send.count for send in sends}) > 1:
-        return ""
-    return ",".join(send.source if "," in send.source else ",".join([send.source] * send.count) for send in sends)
+    every = [source for send in sends for source in send.sources]
+    is_unclear = "" in every or count > MOST_SENDS or len({s.bytes / s.count for s in sends}) > 1
+    source = every[0] if len({*every}) == 1 else "" if is_unclear else ",".join(every)
+    return dataclasses.replace(first, bytes=size, count=count, source=source)
 
 
 def exchanges_of(sends: Iterable[Send]) -> tuple[Exchange, ...]:

@@ -83,7 +83,7 @@ def _from(send: Send, place: int, further: int, run: Run) -> Send:
         return send
     group, first = (run.mesh.members(send.group, send.ranks, each) for each in (place, 0))
     if send.operation == "broadcast":
-        roots = [str(group[first.index(int(each))]) for each in send.source.split(",") if each and group != first]
+        roots = [str(group[first.index(int(each))]) for each in send.sources if each and group != first]
         return dataclasses.replace(send, source=",".join(roots) or send.source)
     return dataclasses.replace(send, to=str(group[(group.index(place) + 1) % len(group)]))
 
@@ -107,7 +107,7 @@ def links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator
             yield from ((place, each, size / (len(group) - 1)) for each in group if each != place)
         elif send.operation == "send":
             yield place, int(send.to), size
-        elif send.operation == "broadcast" and str(place) in (roots := send.source.split(",")):
+        elif send.operation == "broadcast" and str(place) in (roots := send.sources):
             size *= roots.count(str(place)) / len(roots)
             for target in range(1, len(group)):
                 root = 1 << target.bit_length() - 1

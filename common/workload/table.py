@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.flags import Scalar, flags, read_field, split_spelling
+from samestep.common.flags import Scalar, flags, join_spelling, read_field, split_spelling
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import ModelSpec, ignores_targets
 from samestep.common.workload.workload import Workload
@@ -121,7 +121,7 @@ def resize(spelling: str, sizes: Mapping[str, str]) -> str:
         sizes: The sizes to set, as the user wrote them.
     """
     name, fields = split_spelling(spelling)
-    return "+".join([name, *(f"{field}={size}" for field, size in {**fields, **sizes}.items())])
+    return join_spelling(name, {**fields, **sizes})
 
 
 def _user_data(path: str) -> DataSpec:

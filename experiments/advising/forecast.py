@@ -1,14 +1,13 @@
 """Predictions of one or many rows, and what is printed of them."""
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar
-from samestep.common.mesh import AXES
+from samestep.common.mesh import Mesh
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.techniques.used import rounding_asked
 from samestep.common.workload.models.spec import num_params
@@ -139,7 +138,7 @@ def _every_row(
 ) -> tuple[tuple[Prediction, ...], dict[str, str]]:
     """Predicts every row that can take the request; beside them, why the others cannot."""
     cells = every_cell(None)
-    axes = set(re.findall(r"(\w+)\s*=", base.mesh or "")) & {*AXES}
+    axes = {name for name, _ in Mesh.parse(base.mesh).axes} if base.mesh else set()
     able = [cell for cell in cells if axes <= {*cell.info.axes}]
     refused = {cell.name: f"it does not split along {', '.join(sorted(axes))}" for cell in cells if cell not in able}
     rows = []

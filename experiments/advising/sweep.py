@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.errors import ConfigError
+from samestep.common.flags import join_spelling, split_spelling
 from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.advice_text import COLUMNS, figures, say_model
 from samestep.experiments.advising.training_cost import DAY, StepCost
@@ -89,8 +90,8 @@ def _say_models(swept: Sequence[Swept]) -> str:
     bases = [each.advice.base for each in swept if each.advice]
     if len({base.workload.name for base in bases}) == 1:
         return say_model(bases[0])
-    parts = bases[0].workload.name.split("+")
-    return "+".join(part for part in parts if part.partition("=")[0] not in swept[0].values)
+    name, fields = split_spelling(bases[0].workload.name)
+    return join_spelling(name, {field: size for field, size in fields.items() if field not in swept[0].values})
 
 
 def _columns(swept: Sequence[Swept]) -> list[Column[Swept]]:

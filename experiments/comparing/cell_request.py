@@ -7,6 +7,7 @@ from pathlib import Path
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import spell_flag
+from samestep.common.mesh import Mesh
 from samestep.common.request import RunConfig
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques.used import counts_devices
@@ -74,7 +75,7 @@ def _differences(config: RunConfig, wanted: RunConfig) -> Iterator[tuple[str, ob
 def _plain(config: RunConfig) -> Mapping[str, object]:
     """All that a request sets, by name; a mesh however its axes are ordered."""
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    mesh = None if config.mesh is None else ",".join(sorted(part.strip() for part in config.mesh.split(",")))
+    mesh = None if config.mesh is None else str(Mesh(tuple(sorted(Mesh.parse(config.mesh).axes))))
     nested = {**config.options, **dataclasses.asdict(config.techniques)}
     left_out = (*_ELSEWHERE, "options", "techniques")
     return {name: value for name, value in values.items() if name not in left_out} | nested | {"mesh": mesh}

@@ -10,7 +10,7 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, SamestepError
 from samestep.common.files.locks import sole_user
 from samestep.common.files.writing import open_directory
-from samestep.common.flags import spell_flag
+from samestep.common.flags import spell_flag, split_spelling
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import refuse_run, refuse_taken, write_error
@@ -48,7 +48,7 @@ def compare(
         SamestepError: The request is wrong; nothing was started.
     """
     plan = make_plan(asked)
-    trained = asked.base.workload.partition("+")[0] if asked.base.model is None else Path(asked.base.model).stem
+    trained = split_spelling(asked.base.workload)[0] if asked.base.model is None else Path(asked.base.model).stem
     name = f"comparison-{trained}"
     directory = new_directory(name) if out is None else Path(out)
     refuse_taken(directory)

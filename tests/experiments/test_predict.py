@@ -281,6 +281,11 @@ def test_a_wrong_request_is_one_line(cell: str | None, settings: dict, told: str
     assert "\n" not in str(caught.value)
 
 
+def test_a_mesh_that_is_none_is_refused_before_any_row_is_asked() -> None:
+    with pytest.raises(samestep.ConfigError, match=r"^mesh axis 'data' has size 'x'; give a positive integer"):
+        samestep.predict(None, mesh="data=x")
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

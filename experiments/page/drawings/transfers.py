@@ -162,10 +162,8 @@ def _expanded(sends: Iterable[Send]) -> Iterator[Send]:
         if send.bytes % send.count:  # they differ: a prediction adds up all copies of a kind
             yield send
             continue
-        sources = send.source.split(",") if "," in send.source else [send.source] * send.count
-        yield from (
-            dataclasses.replace(send, bytes=send.bytes // send.count, count=1, source=source) for source in sources
-        )
+        one = dataclasses.replace(send, bytes=send.bytes // send.count, count=1)
+        yield from (dataclasses.replace(one, source=source) for source in send.sources)
 
 
 def _paths(send: Send, index: int, rows: Sequence[Sender], mesh: Mesh) -> list[Path]:
@@ -177,7 +175,7 @@ def _paths(send: Send, index: int, rows: Sequence[Sender], mesh: Mesh) -> list[P
     own = [place for place, row in enumerate(rows) if row.role == rows[index].role] or [index]
     groups = dict.fromkeys(mesh.members(send.group, send.ranks, place) for place in own if place < mesh.size)
     if send.source:  # a broadcast has a root
-        root = tuple(place for each in send.source.split(",") for place in find_devices(each, rows))
+        root = tuple(place for each in dict.fromkeys(send.sources) for place in find_devices(each, rows))
         return [(root, tuple(each for each in group if each not in root)) for group in groups]
     return [(group, group) for group in groups]
 
