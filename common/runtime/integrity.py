@@ -14,6 +14,7 @@ from samestep.common.errors import ERRORS, ConfigError, unknown
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.flags import check_fields
 from samestep.common.request import MAX_PREDICTED_DEVICES, RunConfig
+from samestep.common.steps.log import METRICS, Log, read_log
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
@@ -55,6 +56,33 @@ def check_request(directory: Path, config: object) -> None:
             raise ConfigError(
                 f"{path} is of another run than the result beside it: {name} is {there}, and {here} there."
             )
+
+
+def check_losses(directory: Path, first_step: int, losses: tuple[float, ...]) -> Log | None:
+    """Refuses a run whose `metrics.jsonl` does not have the losses that the run had.
+
+    Args:
+        directory: The run directory.
+        first_step: The number of the first loss.
+        losses: One loss per step.
+
+    Returns:
+        The log; None where there is none to look at.
+
+    Raises:
+        ConfigError: It is missing, damaged, of another run, or not complete.
+    """
+    path = directory / METRICS
+    lies_alone = not (os.path.lexists(path) or os.path.lexists(directory / "config.json"))
+    if lies_alone or not losses:  # a step that was compiled only has none
+        return None
+    log = read_log(directory)
+    found = log.losses
+    if found != losses[: len(found)] or (found and log.first != first_step):
+        raise ConfigError(f"{path} is of another run: its losses are not those of the result.")
+    if len(found) < len(losses):
+        raise ConfigError(f"{path} has {len(found)} of the {len(losses)} losses; somebody changed it.")
+    return log
 
 
 def check_result(path: Path, values: object, result: "RunResult") -> None:

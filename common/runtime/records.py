@@ -1,7 +1,6 @@
 """What a run measured: RunResult, composed of what each process measured."""
 
 import dataclasses
-import os
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
@@ -10,10 +9,10 @@ from samestep.common.flags import Scalar
 from samestep.common.judging.parity import Parity
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send
 from samestep.common.request import ORACLE, RunConfig
-from samestep.common.runtime.integrity import check_request, check_result
+from samestep.common.runtime.integrity import check_losses, check_request, check_result
 from samestep.common.runtime.measured import Conditions, Saves, Usage, validate
 from samestep.common.runtime.step_parts import StepParts
-from samestep.common.steps.log import METRICS, METRICS_BYTES, Log, read_log
+from samestep.common.steps.log import METRICS_BYTES
 
 SCHEMA_VERSION = 4
 """Of the results that are written and read; it changes where a field gets another meaning."""
@@ -233,30 +232,3 @@ def load_result(directory: Path) -> RunResult:
     check_result(path, values, result)
     check_losses(directory, result.first_step, result.losses)
     return result
-
-
-def check_losses(directory: Path, first_step: int, losses: tuple[float, ...]) -> Log | None:
-    """Refuses a run whose `metrics.jsonl` does not have the losses that the run had.
-
-    Args:
-        directory: The run directory.
-        first_step: The number of the first loss.
-        losses: One loss per step.
-
-    Returns:
-        The log; None where there is none to look at.
-
-    Raises:
-        ConfigError: It is missing, damaged, of another run, or not complete.
-    """
-    path = directory / METRICS
-    lies_alone = not (os.path.lexists(path) or os.path.lexists(directory / "config.json"))
-    if lies_alone or not losses:  # a step that was compiled only has none
-        return None
-    log = read_log(directory)
-    found = log.losses
-    if found != losses[: len(found)] or (found and log.first != first_step):
-        raise ConfigError(f"{path} is of another run: its losses are not those of the result.")
-    if len(found) < len(losses):
-        raise ConfigError(f"{path} has {len(found)} of the {len(losses)} losses; somebody changed it.")
-    return log

@@ -14,8 +14,8 @@ from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import read_error
+from samestep.common.runtime.integrity import check_losses
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.records import check_losses
 from samestep.common.steps.log import METRICS, read_log
 
 ASKED = RunConfig(framework="numpy", strategy="oracle", dtype="float64", workload="digits-mlp+width=32", steps=40)

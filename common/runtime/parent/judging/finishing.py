@@ -20,11 +20,12 @@ from samestep.common.judging.verdict import Trial, arrays_read, judge_trial, why
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import open_run, write_json
+from samestep.common.runtime.integrity import check_losses
 from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.parent.judging.reference_curves import curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import count_by_host, merge
 from samestep.common.runtime.process_file import read_measured
-from samestep.common.runtime.records import RunResult, check_losses
+from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import STATE, digest_state, read_state, write_state
 from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.steps.log import Log, read_log
