@@ -37,7 +37,7 @@ _PARAGRAPHS = 3
 
 
 def _say_row(row: Row) -> str:
-    return say_status([row.cell], row.status, row.reason).removesuffix(": ")
+    return say_status([row.cell], row.status, row.attribution).removesuffix(": ")
 
 
 def _say_prediction(row: Prediction) -> str:
