@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     if are_records(paths):
         _write(report_records(paths, given.format), given)
         return 0
-    allowed = check_allowed(name.strip() for text in given.allow for name in text.split(","))
+    allowed = check_allowed(given.allow)
     if sys.stderr.isatty():
         print(
             f"Reading {', '.join(given.runs[:3])}{' and others' if given.runs[3:] else ''} ...",

@@ -81,13 +81,13 @@ class Confound:
         return f"{self.name} ({self.differs or '; '.join(f'{run}: {how}' for run, how in self.at_fault.items())})"
 
 
-def check_allowed(names: Iterable[str]) -> frozenset[str]:
-    """Makes sure that what is to be allowed are names of confounds.
+def check_allowed(texts: Iterable[str]) -> frozenset[str]:
+    """Reads what is to be allowed: names of confounds, several of them between commas.
 
     Raises:
-        ConfigError: One is not.
+        ConfigError: One is no such name.
     """
-    given = frozenset(names)
+    given = frozenset(name.strip() for text in texts for name in text.split(","))
     for name in sorted(given - set(CONFOUNDS)):
         raise unknown("confound", name, CONFOUNDS)
     return given

@@ -1,6 +1,7 @@
 """Reads `trace.json` of a run directory."""
 
 import dataclasses
+import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -52,9 +53,14 @@ class Device:
     lanes: Mapping[str, Sequence[Span]]
 
     @property
+    def flights(self) -> list[Sequence[Span]]:
+        """What was done in each of the lanes that communicate."""
+        return [spans for lane, spans in self.lanes.items() if lane.startswith("communicate")]
+
+    @property
     def transfers(self) -> list[Span]:
-        """Of all lanes that communicate."""
-        return [span for lane, spans in self.lanes.items() if lane.startswith("communicate") for span in spans]
+        """What was done in all of them."""
+        return list(itertools.chain(*self.flights))
 
     def overlap(self, step: int) -> tuple[float, float]:
         """As `Trace.overlap`, of one step of this device."""

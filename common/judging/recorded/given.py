@@ -38,7 +38,6 @@ OTHER_MASK = (
 IN_NONE = ("none",)
 LONE = 10.0
 """How many times the share of a gradient that would be seen a loss has to be off, to be known to differ alone."""
-_REST = "; the others are the same"
 COMPUTED = ("loss", "gradient", "clipping", "update")
 """Phases in which a step computes something of its examples."""
 
@@ -113,7 +112,8 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     ranks = tuple(rank for rank in theirs if sorted(ours.get(rank, ())) != sorted(theirs[rank]))
     words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
     ranks = ranks if 0 < len(ranks) < len(theirs) else ()
-    words = (of_arguments := _said_of_arguments(one, other)) or words
+    of_arguments, are_others_same = _said_of_arguments(one, other)
+    words = of_arguments or words
     aside = "" if alike and one.of_arguments().keys() == other.of_arguments().keys() else OTHER_NUMBERS
     if a.keys() == b.keys():
         words = f"A calls its model on {len(a)} examples {a.total()} times, and B on the same {b.total()} times"
@@ -126,13 +126,13 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     is_seen = bool(aside) and (aside in walk.asides or _is_fine(walk, one, other))
     first, is_none_alike = FirstDifference(one.number, "data", "", ranks, words), not alike and a.total() == b.total()
     beside = (ALL_ARGUMENTS,) if is_none_alike and not one.number and not of_arguments else ()
-    beside = (OTHER_MASK,) if not of_arguments.endswith(_REST) and _has_other_mask(one, other) else beside
+    beside = (OTHER_MASK,) if not are_others_same and _has_other_mask(one, other) else beside
     beside = (COMPUTED_EXAMPLES,) if aside == COMPUTED_EXAMPLES else beside
     return Finding(first, shows_in=shows_in if is_seen else (), aside=aside, beside=beside)
 
 
-def _said_of_arguments(one: RunStep, other: RunStep) -> str:
-    """Returns which arguments of the model differ, if the examples are the same in all others; "" if nobody knows.
+def _said_of_arguments(one: RunStep, other: RunStep) -> tuple[str, bool]:
+    """Returns which arguments of the model differ, and whether the examples are the same in all others; "" if nobody knows.
 
     Without its mask, a model is given padding as data, in all arguments: then the mask is said first, whether others are the same
     or not.
@@ -140,7 +140,7 @@ def _said_of_arguments(one: RunStep, other: RunStep) -> str:
     ours, theirs = one.of_arguments(), other.of_arguments()
     both = [name for name in ours if name in theirs]
     if any(len(ours[name]) != len(theirs[name]) for name in both):
-        return ""
+        return "", False
 
     def apart(names: Sequence[str]) -> int:
         """Returns how many of A's examples, as these arguments together have them, are not among those of B."""
@@ -154,15 +154,17 @@ def _said_of_arguments(one: RunStep, other: RunStep) -> str:
         moved = next(([name] for name in likely if not apart([each for each in same if each != name])), same)
         same = [name for name in same if name not in moved]
     said = [f"{_called(name)} in {apart([*same, name])} of {len(ours[name])} examples" for name in (*changed, *moved)]
+    masks = list[str]()
     for side, given, others in (("A", ours, theirs), ("B", theirs, ours)):
-        said += [f"{_called(name)} in {side} alone" for name in given if name not in others]
-    lacking = [each for each in said if each.endswith(" alone") and _is_mask(each.partition(" in ")[0])]
-    if not same and lacking and both:
-        return f"arguments of the model differ: {few([*lacking, *(each for each in said if each not in lacking)])}"
+        alone = {name: f"{_called(name)} in {side} alone" for name in given if name not in others}
+        masks += [words for name, words in alone.items() if _is_mask(name)]
+        said += alone.values()
+    if not same and masks and both:
+        return f"arguments of the model differ: {few([*masks, *(each for each in said if each not in masks)])}", False
     if not same or not said:
-        return ""
+        return "", False
     order = " (the same rows in another order)" if moved else ""
-    return f"arguments of the model differ: {few(said)}{order}{_REST}"
+    return f"arguments of the model differ: {few(said)}{order}; the others are the same", True
 
 
 def _has_other_mask(one: RunStep, other: RunStep) -> bool:

@@ -80,14 +80,14 @@ def _differing_stilled(names: tuple[str, str], one: Stilled | None, other: Still
 
 def compare_optimizers(case: PortCase) -> dict[int, str]:
     """The hyper-parameters in which two optimizers differ, in words, by the id of each pair of parameters they differ for."""
-    found: dict[int, list[str]] = {}
+    found: dict[int, list[tuple[str, str]]] = {}
     pairs = case.matching.parameters
     for pair in pairs:
         one, other = case.updates(pair)
         if one and other and (said := _differing(one, other)):
             found[id(pair)] = said
     on = " on biases" if _are_biases([pair for pair in pairs if id(pair) in found]) and len(found) < len(pairs) else ""
-    return {key: "; ".join(each.replace(":", f"{on}:", 1) for each in said) for key, said in found.items()}
+    return {key: "; ".join(f"{name}{on}: {words}" for name, words in said) for key, said in found.items()}
 
 
 def compare_rates(case: PortCase) -> str:
@@ -131,19 +131,20 @@ def _are_biases(pairs: Sequence[Pair]) -> bool:
     return {pair.source[0].neutral.rpartition("/")[2] for pair in pairs} == {"bias"}
 
 
-def _differing(one: Hyper, other: Hyper) -> list[str]:
+def _differing(one: Hyper, other: Hyper) -> list[tuple[str, str]]:
+    """Returns the name of each setting that differs, and what it is on both sides."""
     kinds = [str(each["kind"]) for each in (one, other)]
     known = [kind.lower().removesuffix("w") for kind in kinds]
     if not set(known) <= {*_KINDS}:
         return []
     if known[0] != known[1]:
-        return [f"the optimizer: {kinds[0]} in {{a}}, {kinds[1]} in {{b}}"]
+        return [("the optimizer", f"{kinds[0]} in {{a}}, {kinds[1]} in {{b}}")]
     ours, theirs = _neutral(one), _neutral(other)
     # Torch always has CLIP_EPSILON, and Keras never.
     names = [name for name in dict.fromkeys([*ours, *theirs]) if name != CLIP_EPSILON]
     differing = [name for name in names if not _are_same(ours.get(name), theirs.get(name))]
     both = ((name, ours.get(name), theirs.get(name)) for name in differing)
-    return [f"{name}: {_spell(one, other)} in {{a}}, {_spell(other, one)} in {{b}}" for name, one, other in both]
+    return [(name, f"{_spell(one, other)} in {{a}}, {_spell(other, one)} in {{b}}") for name, one, other in both]
 
 
 def differing_settings(one: Hyper, other: Hyper) -> dict[str, Setting]:

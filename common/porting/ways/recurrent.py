@@ -16,6 +16,12 @@ Step = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarr
 """(inputs, state, memory) -> the same, one position later."""
 _GATES = {"sigmoid": special.expit, **{name: ACTIVATIONS[name] for name in ("hard sigmoid", "old hard sigmoid")}}
 _STATES = {"tanh": np.tanh, **{name: ACTIVATIONS[name] for name in ("relu", "none", "sigmoid", "softsign")}}
+_DIRECTIONS = {
+    "from the first position to the last": (False, False),
+    "from the last position to the first": (True, False),
+    "from the last position to the first, turned round": (True, True),
+}
+"""Of a layer of one direction -> whether it goes backward, and its result is then in the order of the positions again."""
 _LETTERS = {4: "ifgo", 3: "rzn", 1: "h"}
 _LSTM = 4
 _Held = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
@@ -41,7 +47,7 @@ def recurrent(x: np.ndarray, params: Weights, layer: Aligned) -> Iterator[Candid
         "reset": ("before",) if count == 3 else (),
         "gate": tuple(_GATES)[1:],
         "state": tuple(_STATES)[1:],
-        "direction": ("from the last position to the first", "from the last position to the first, turned round"),
+        "direction": tuple(_DIRECTIONS)[1:],
         "merge": tuple(MERGES)[1:] if len(levels[0]) > 1 else (),
         "masked": (True,) if mask is not None else (),
     }
@@ -86,7 +92,7 @@ def _count(levels: Sequence[Sequence[Weights]]) -> int:
 def _usual(count: int) -> dict[str, object]:
     """Returns the settings of the usual way to compute a layer of so many gates."""
     usual = {"order": tuple(range(count)), "biases": "both", "reset": "after", "gate": "sigmoid", "state": "tanh"}
-    return usual | {"direction": "from the first position to the last", "masked": False, "merge": "side by side"}
+    return usual | {"direction": next(iter(_DIRECTIONS)), "masked": False, "merge": "side by side"}
 
 
 def _mask(layer: Aligned, x: np.ndarray) -> np.ndarray | None:
@@ -117,9 +123,9 @@ def _run(
     held: _Held = {}
     for number, cells in enumerate(levels, 1):
         first, *second = cells
-        is_backward = str(how["direction"]).startswith("from the last")
+        is_backward, is_turned = _DIRECTIONS[str(how["direction"])]
         made, held[number, 0] = _direction(x, first, how, mask, is_backward)
-        if is_backward and "turned" in str(how["direction"]):
+        if is_turned:
             made = made[:, ::-1]
         if second:
             turned, held[number, 1] = _direction(x, second[0], how, mask, True)

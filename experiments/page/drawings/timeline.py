@@ -44,7 +44,7 @@ def timeline(trace: Trace, name: str, length: float | None = None) -> Element:
     start, end = trace.bounds(step)
     devices = trace.devices[:MOST_DEVICES]
     gap = _GAP if length is None else _GAP + _TOTALS
-    heights = [_BAR + _FLIGHT * min(_MOST_FLIGHTS, _flights(device)) + gap for device in devices]
+    heights = [_BAR + _FLIGHT * min(_MOST_FLIGHTS, len(device.flights)) + gap for device in devices]
     height = _HEAD + sum(heights) + 40
     root = drawing(WIDTH, height, f"Timeline of {name}", _in_words(devices, step))
     _title(root, trace, name, step)
@@ -87,10 +87,6 @@ def _forget_times(root: Element) -> None:
             each.attrib.pop(_TIMES, None)
 
 
-def _flights(device: Device) -> int:
-    return sum(lane.startswith("communicate") for lane in device.lanes)
-
-
 def _key(root: Element) -> None:
     x = 16.0
     for kind, words in (*KEY.items(), ("flight", "in flight: a transfer, and an arrow to where a message arrives")):
@@ -117,10 +113,9 @@ def _device(root: Element, device: Device, step: int, at: tuple[float, float, fl
         for span in _drawn([span for span in device.lanes.get(lane, ()) if span.step == step], at[2]):
             kind = lane if lane != "compute" else _kind(span.name)
             _bar(root, span, kind, at, (y, _BAR), is_one_stage)
-    flights = [lane for lane in device.lanes if lane.startswith("communicate")]
-    for number, lane in enumerate(flights):
+    for number, lane in enumerate(device.flights):
         top = y + _BAR + 1 + _FLIGHT * min(number, _MOST_FLIGHTS - 1)
-        for span in (span for span in device.lanes[lane] if span.step == step):
+        for span in (span for span in lane if span.step == step):
             _bar(root, span, "flight", at, (top, _FLIGHT - 2))
 
 
