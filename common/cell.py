@@ -51,7 +51,7 @@ class Cell:
 
     @classmethod
     def of(cls, config: RunConfig) -> "Cell":
-        """The cell of a complete request: the options and techniques that are not at their defaults, and an unusual mesh."""
+        """Returns the cell of a complete request: its options and techniques beside the defaults, and an unusual mesh."""
         info = strategy_info(config.framework, config.strategy)
         chosen = [(info.options, config.options), (Techniques, dataclasses.asdict(config.techniques))]
         given = {n: v for owner, values in chosen for n, v in values.items() if v != flags(owner)[n].default}

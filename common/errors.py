@@ -120,7 +120,7 @@ def unknown(what: str, value: str, choices: Iterable[str], hint: str = "", owner
 
 
 def _nearest(value: str, choices: Sequence[str]) -> Sequence[str]:
-    """What a word may stand for: by first letters, as `--lr` does, then one slip away, a word in it, or what looks like it."""
+    """Returns what a word may stand for: by its first letters, as `--lr`, then one slip away, a word in it, or what is alike."""
     letters = value.lstrip("-")
     words = {each: re.findall("[a-z0-9]+", each) for each in choices}
     initials = [each for each in choices if letters == "".join(word[0] for word in words[each])]
@@ -168,6 +168,6 @@ def name_some(names: Sequence[str], most: int) -> str:
 
 
 def _offer(choices: Sequence[str]) -> str:
-    """As many choices as a line has room for; the help lists all of them."""
+    """Returns as many choices as a line has room for; the help lists all of them."""
     lengths = itertools.accumulate(len(choice) + 2 for choice in choices)
     return f"Choose from: {name_some(choices, sum(length <= MOST_CHARACTERS - _KEPT_END for length in lengths))}."

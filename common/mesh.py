@@ -161,7 +161,7 @@ class Mesh:
         return math.prod(size for name, size in self.axes if AXES[name].order > AXES[axis].order)
 
     def _strides(self) -> list[tuple[str, int, int]]:
-        """Each axis in the order of the ranks, its size, and the distance between two neighbours along it."""
+        """Returns each axis in the order of the ranks, its size, and the distance between two neighbours along it."""
         stride, found = 1, list[tuple[str, int, int]]()
         for name, size in sorted(self.axes, key=lambda pair: -AXES[pair[0]].order):
             found.insert(0, (name, size, stride))

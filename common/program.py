@@ -126,7 +126,7 @@ class Program(Protocol):
         """Step, parameters and optimizer state: whole, unsharded, neutral names and layout."""
 
     def shards(self) -> Sequence[StatePiece] | None:
-        """What this process saves of the state, each number by one process; None if rank 0 saves what `state` returns."""
+        """Returns what this process saves of the state, each number by one process; None if rank 0 saves what `state` returns."""
 
     def restore(self, state: TrainState) -> None:
         """The inverse of `state`, from any strategy of any framework; every process gets the whole state."""

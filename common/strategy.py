@@ -146,7 +146,7 @@ class Run(Features, Generic[Options]):
         return at_step(self.optimizer, self.techniques, step)
 
     def described(self) -> dict[str, object]:
-        """Every field as plain values: two runs whose descriptions are equal train the same numbers in the same way."""
+        """Returns every field as plain values: two runs whose descriptions are equal train the same numbers in the same way."""
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for name, value in plain.items():
             if dataclasses.is_dataclass(value) and not isinstance(value, type | StrategyInfo | Workload):

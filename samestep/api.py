@@ -252,7 +252,7 @@ def _cells(name: str, cells: Sequence[str]) -> list[str]:
 
 
 def _known(settings: Mapping[str, Scalar], names: Iterable[str]) -> Mapping[str, Scalar]:
-    """The settings, unless there is one that has no such name."""
+    """Returns the settings, unless there is one that has no such name."""
     for name in settings:
         if name not in names:
             raise unknown("setting", name, names)

@@ -142,5 +142,5 @@ def separate_losses(layers: Iterable[Any]) -> None:
 
 
 def losses_of(layer: Any) -> list[tf.Tensor]:
-    """The losses that a layer of Keras itself added in its last call: of its activities, and by `add_loss` (Keras 3.15)."""
+    """Returns the losses that a Keras layer itself added in its last call: of its activities, and by `add_loss` (Keras 3.15)."""
     return layer._get_own_losses()

@@ -198,7 +198,7 @@ class _Frames:
 
 
 def _transfers(events: Sequence[Event]) -> Iterator[Activity]:
-    """Each operator of a transfer, until the first of gloo's events of its kind that no earlier one has."""
+    """Yields each operator of a transfer, until the first of gloo's events of its kind that no earlier one has."""
     left = sorted((e for e in events if e.name.startswith("gloo:")), key=lambda e: e.start_ns)
     calls = [e for e in events if e.name in COLLECTIVES or e.name == _RECEIVE]
     last_end = 0

@@ -124,7 +124,7 @@ def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
 
 
 def _modules(params: Mapping[str, Param]) -> list[list[str]]:
-    """The names of the parameters of each module; the engine gathers module by module, a tied table once more for the head."""
+    """Returns the names of each module's parameters; the engine gathers module by module, a tied table once more for the head."""
     modules = [list(names) for _, names in itertools.groupby(params, layer)]
     return modules + [[name] for name, param in params.items() if param.tied]
 

@@ -15,7 +15,7 @@ from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 
 def optimizer_bytes(run: Run, elements: int) -> int:
-    """The bytes of optimizer state of some numbers of parameters: slots, and master weights if the weights have two bytes.
+    """Returns the bytes of optimizer state of some parameters: slots, and master weights if the weights have two bytes.
 
     Args:
         run: What is trained.

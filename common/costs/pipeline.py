@@ -194,7 +194,7 @@ def _together(of_stages: Sequence[Mapping[str, Param]]) -> Mapping[str, Param]:
 
 
 def _parts(run: Run) -> int:
-    """Into how many parts the table of a tied head is cut; they hold as many of its rows each."""
+    """Returns how many parts the table of a tied head is cut into; each holds as many of its rows."""
     model, mesh = run.workload.model, run.mesh
     axes = {axis for name in shared_parameters(model) for axis in dividing(model, mesh, name)}
     return math.prod(map(mesh.axis, axes))

@@ -49,7 +49,7 @@ def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
 
 
 def _activations(run: Run) -> tuple[Formula, ...]:
-    """What a transformer's blocks keep, on a rank that is first in its pipeline; nothing of other models and schedules."""
+    """Returns what a transformer's blocks keep, on the first rank of its pipeline; nothing of other models and schedules."""
     model, mesh, rows = run.workload.model, run.mesh, run.batch_size // run.passes
     if getattr(model, "style", "") != "gpt":
         return ()
@@ -127,7 +127,7 @@ def split(run: Run, backend: str) -> tuple[Formula, ...]:
 
 
 def _handed_on(run: Run) -> int | None:
-    """The bytes that a block hands on for the whole batch; None where blocks differ, and for models without positions."""
+    """Returns the bytes that a block hands on for the whole batch; None where blocks differ, and for models without positions."""
     *blocks, _ = run.workload.model.segments()
     outputs = {segment.outputs for segment in blocks}
     if len(outputs) != 1 or len(shape := outputs.pop()) != 2:

@@ -212,7 +212,7 @@ def _without(run: Run, *suspects: Suspect) -> Run:
 
 
 def _left(run: Run, rerun: Rerun) -> float:
-    """How far a run is from its own model on one device, both taken anew; from torch's model beside it, the port is as well."""
+    """Returns how far a run is from its own model on one device, both taken anew; from torch's beside it, the port is as well."""
     return _apart(rerun.steps(run).losses, rerun.steps(without_counterpart(run)).losses, run.dtype)
 
 

@@ -66,7 +66,7 @@ class ComparedSteps:
 
 
 def reference_of(run: Run) -> Run:
-    """The reference's run of the same steps: the oracle's, or of a user's model its own on one device in float64.
+    """Returns the reference's run of the same steps: the oracle's, or of a user's model its own on one device in float64.
 
     A TensorFlow model with a torch model beside it has that one's. What distinguishes two references decides their numbers:
     of local statistics also the number of replicas.

@@ -80,7 +80,7 @@ def _bounds(wanted: TrainState) -> dict[str, float]:
 def _moved_by_rounding(
     reference: Run, wanted: TrainState, start: TrainState, bounds: dict[str, float], rerun: Rerun
 ) -> Arrays:
-    """How far rounding may take each number: where it decides the move, as far as any such weight, and its state anywhere.
+    """Returns how far rounding may take each number: if it decides the move, as far as any such weight, and its state anywhere.
 
     Args:
         reference: The reference's run.
@@ -113,7 +113,7 @@ def _moved_by_rounding(
 
 
 def _is_decided(moved: np.ndarray, whole: np.ndarray, bound: float) -> np.ndarray:
-    """Of which numbers rounding decides the move: the last bit takes them far, measured by how far they go.
+    """Returns which numbers are those whose move rounding decides: the last bit takes them far, measured by how far they go.
 
     Args:
         moved: By how much the last bit of the first weights moves each.

@@ -41,7 +41,7 @@ def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) ->
 
 
 def loss_scales(evidence: Evidence) -> Iterator[float]:
-    """The loss scales of both runs."""
+    """Yields the loss scales of both runs."""
     yield from (scale for scale in evidence.scalars(LOSS_SCALE) if scale is not None)
 
 

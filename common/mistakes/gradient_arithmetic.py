@@ -86,12 +86,12 @@ def times(
 
 
 def processes(evidence: Evidence) -> Iterator[float]:
-    """The numbers of processes of both runs."""
+    """Yields the numbers of processes of both runs."""
     yield from {float(evidence.a.world), float(evidence.b.world)} - {1.0}
 
 
 def microbatches(evidence: Evidence) -> Iterator[float]:
-    """The numbers of micro-batches of both runs."""
+    """Yields the numbers of micro-batches of both runs."""
     yield from {float(evidence.a.passes), float(evidence.b.passes)} - {1.0}
 
 
@@ -108,7 +108,7 @@ def roots(evidence: Evidence) -> Iterator[float]:
 
 
 def roots_of_processes(evidence: Evidence) -> Iterator[float]:
-    """The roots of the numbers of processes of both runs."""
+    """Yields the roots of the numbers of processes of both runs."""
     yield from map(math.sqrt, processes(evidence))
 
 

@@ -102,7 +102,7 @@ def _held(case: PortCase, layer: Aligned) -> dict[str, np.ndarray]:
 
 
 def _explain_inside(case: PortCase, number: int, layer: Aligned) -> str:
-    """Why a layer computes something else, from its inputs, or from what was padded to be its input on one side."""
+    """Says why a layer computes something else, from its inputs, or from what was padded to be its input on one side."""
     inputs = layer.inputs or _common_inputs(case.layers[:number], layer)
     found = identify_both(dataclasses.replace(layer, inputs=inputs), WAYS[layer.family])
     lacking = _lacking(case, layer)
@@ -168,7 +168,7 @@ def _common_inputs(before: Sequence[Aligned], layer: Aligned) -> Both | None:
 
 
 def _explain_order(case: PortCase, number: int, layer: Aligned) -> str:
-    """Why what goes into a layer differs, if the other side runs other layers before it; "" if it does not.
+    """Says why what goes into a layer differs, if the other side runs other layers before it; "" if it does not.
 
     Args:
         case: Both implementations.

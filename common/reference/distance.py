@@ -105,7 +105,7 @@ def statistics_apart(run: Run, before: TrainState, seen: StepOutcome, candidate:
 
 
 def apart(run: Run, seen: Arrays, candidate: Arrays, origin: Arrays, noise: float) -> float:
-    """The distance of two points in multiples of what rounding explains: a share of the way to them, and that of storing them.
+    """Returns the distance of two points over what rounding explains: a share of the way to them, and that of storing them.
 
     Args:
         run: What was trained.
@@ -135,7 +135,7 @@ def _relative(seen: Arrays, candidate: Arrays, origin: Arrays) -> float:
 
 
 def residuals_of(*states: TrainState) -> tuple[Arrays, ...]:
-    """What was left out of the gradients of all ranks in some states, and zeros of the same shapes; nothing kept is zero."""
+    """Returns what was left out of the gradients of all ranks in some states, and zeros of those shapes; nothing kept is zero."""
     opening = f"{RESIDUAL}/"
     kept = [
         {f"{rank}/{key}": own[key] for rank, own in enumerate(state.local) for key in own if key.startswith(opening)}

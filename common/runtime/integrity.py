@@ -179,7 +179,7 @@ def _damages(values: object, made: object, place: str) -> Iterator[str]:
 
 
 def _are_losses(values: list[object]) -> bool:
-    """Whether a list holds measured real numbers and nothing else, as the losses of a run are: there may be a million."""
+    """Returns whether a list holds measured real numbers and nothing else, as the losses of a run are: there may be a million."""
     return set(map(type, values)) == {float} and all(abs(each) < _MOST_REAL for each in values)  # pyrefly: ignore
 
 

@@ -80,7 +80,7 @@ def read_state(directory: Path, asked: str = "--start-from", names: Collection[s
 
 
 def digest_state(directory: Path) -> str:
-    """The sha256 of every bit of a state that a run left, names and shapes included; "" if it left none that can be read here.
+    """Returns the sha256 of a state that a run left, every bit, name and shape; "" if it left none that can be read here.
 
     One array of it is in memory at a time.
     """

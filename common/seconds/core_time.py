@@ -145,7 +145,7 @@ def axis_of(send: Send) -> str:
 
 
 def _pass_seconds(run: Run, segments: Sequence[Segment], taken: Taken, cores: Cores, ahead: Sequence[Segment]) -> float:
-    """The arithmetic of a micro-batch on one rank, forward and backward; forward alone `ahead` of all that is trained."""
+    """Returns the arithmetic of a micro-batch on one rank, forward and backward; forward alone `ahead` of all that is trained."""
     model, parts, rows = run.workload.model, run.mesh.parts("features"), taken.microbatch_size
     kept = KEPT[model.name](model, run.item_bytes) if model.name in KEPT else {}
     seconds = 0.0

@@ -47,7 +47,7 @@ def product_seconds(tokens: float, products: Iterable[tuple[float, float]], mach
 
 
 def _rounds(rows: float, columns: float, machine: Machine) -> float:
-    """The numbers of a matrix that would take as long if every processor were busy, in the better of two sizes of tiles."""
+    """Returns how many numbers would take as long if every processor were busy, in the better of two sizes of tiles."""
     large, small = machine.processors * _TILE, machine.processors * _SMALL_TILE
     numbers = rows * columns
     return min(math.ceil(numbers / large) * large, math.ceil(numbers / small) * small * _SMALL_TILE_COST)

@@ -149,7 +149,7 @@ class Log:
         return sum(window.seconds for window in self.windows)
 
     def steps(self) -> Iterator[Step]:
-        """All steps in order."""
+        """Yields all steps in order."""
         return itertools.chain.from_iterable(window.steps() for window in self.windows)
 
 

@@ -100,7 +100,7 @@ def sums_gradients(techniques: Techniques) -> Technique | None:
 
 
 def gradient_error(run: Run) -> float | None:
-    """How far a technique's rounding takes loss and gradient of a step, relative to their size; None if none rounds them."""
+    """Returns how far a technique's rounding takes loss and gradient of a step, relative to them; None if none rounds them."""
     found = [each.gradient_error(run) for each in used(run.techniques) if each.gradient_error is not None]
     return max(found, default=None)
 
@@ -133,7 +133,7 @@ def for_other_hardware() -> dict[str, tuple[Scalar, ...]]:
 
 
 def first_steady_step(techniques: Techniques) -> int:
-    """The first step that exchanges gradients as all later ones do, counted from 0; those before it sum them plainly."""
+    """Returns the first step that exchanges gradients as all later ones do, counted from 0; those before it sum them plainly."""
     exchange = exchange_of(techniques)
     return 0 if exchange is None else exchange.first_step(techniques)
 

@@ -148,10 +148,10 @@ def title(spelling: str, path: str | None) -> str:
 
 
 def _for_targets(workload: Workload, model: ModelSpec) -> Workload:
-    """The workload with the metric, and of a regression the rates, that suit the user's targets; tokens need not be bytes."""
+    """Returns the workload with the metric, and for a regression the rates, that suit the user's targets."""
     if model.loss == "mean_squared_error":
         return dataclasses.replace(workload, metric="root_mean_squared_error", learning_rates=_REGRESSION_RATES)
-    of_classes = "bits_per_token" if model.targets().shape else "accuracy"
+    of_classes = "bits_per_token" if model.targets().shape else "accuracy"  # tokens need not be bytes
     return dataclasses.replace(workload, metric="auc" if model.loss == "binary_cross_entropy" else of_classes)
 
 

@@ -133,7 +133,7 @@ class Candidate:
 def meshes(
     base: Run, num_devices: int, keep: Mapping[str, int] | None = None, is_wide: bool = False
 ) -> Iterator[tuple[RankedStrategy, Mesh]]:
-    """Every row on every mesh of that many devices whose layers can be split so, axes of one device left out.
+    """Yields every row on every mesh of that many devices whose layers can be split so, axes of one device left out.
 
     Args:
         base: The model.

@@ -89,7 +89,7 @@ class Prediction:
         return all(footprint.activations_bytes is not None for footprint in self.ledger.footprints)
 
     def fits(self, memory: int) -> str:
-        """Whether all devices have room: "yes", "no", or "without activations" if those are too many or not predicted."""
+        """Returns whether all devices have room: "yes", "no", or "without activations" if those are too many or not predicted."""
         held = max(needed_bytes(each) - (each.activations_bytes or 0) for each in self.ledger.footprints)
         if held > memory:
             return "no"

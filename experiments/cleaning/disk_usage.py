@@ -105,7 +105,7 @@ def is_waiting(run: Path) -> bool:
 
 
 def why_kept(run: Path) -> str:
-    """Why a run directory is not removed unless it is named; "" if it is."""
+    """Says why a run directory is not removed unless it is named; "" if it is."""
     config = _read_config(run)
     if config.get("keep_state") and (run / "state.npz").exists():
         return "whose state was kept by --keep-state"

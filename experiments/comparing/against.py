@@ -132,7 +132,7 @@ class Against:
         return f"{', '.join(rows)} did not take the step that {self.directory} has." if rows else ""
 
     def lack(self, required: Sequence[str] = ()) -> str:
-        """Why nothing, or not all that had to be, could be held against the earlier comparison; "" if it could.
+        """Says why nothing, or not all that had to be, could be held against the earlier comparison; "" if it could.
 
         Args:
             required: The cells that must be held against it; beside them, all whose bits have to be equal.
@@ -147,7 +147,7 @@ class Against:
         return f"{what} be held against {self.directory}: {'; '.join(reasons) or 'no row is in both'}."
 
     def cases(self) -> list[Case]:
-        """Each row as a test case."""
+        """Returns each row as a test case."""
         return [row.case() for row in self.rows]
 
 
@@ -204,7 +204,7 @@ def _judge_bits(held: RowDifference, now: Rounds, then: Rounds) -> RowDifference
 
 
 def _why_not(now: RunResult, then: RunResult, found: Sequence[Confound]) -> str:
-    """Why the steps of two rows cannot be compared; "" if they can."""
+    """Says why the steps of two rows cannot be compared; "" if they can."""
     differing = [f"{e.name} ({e.differs})" for e in found if e.name in DECIDES_NUMBERS]
     older = {**now.config.options, **then.config.options}  # an older run may lack an option
     own = {"mesh": (now.mesh, then.mesh)} | {name: (value, older[name]) for name, value in now.config.options.items()}

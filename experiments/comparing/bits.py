@@ -10,7 +10,7 @@ _OURS = ("samestep",)
 
 
 def why_other_bits(now: Sequence[RunResult], then: Sequence[RunResult]) -> str:
-    """Why the bits of a row may be other ones although its step is the same; "" if they have to be equal.
+    """Says why the bits of a row may be other ones although its step is the same; "" if they have to be equal.
 
     Args:
         now: Today's rounds.
@@ -25,7 +25,7 @@ def why_other_bits(now: Sequence[RunResult], then: Sequence[RunResult]) -> str:
 
 
 def differing_bits(now: Sequence[RunResult], then: Sequence[RunResult]) -> str:
-    """What of the steps of a row is not bit for bit what it was, as a clause: the first loss, or the final state; "" if nothing.
+    """Says what of a row's steps is not bit for bit what it was, as a clause: the first loss, or the final state; "" if nothing.
 
     Args:
         now: Rounds, every one of which is held against every earlier one.

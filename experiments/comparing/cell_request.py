@@ -73,7 +73,7 @@ def _differences(config: RunConfig, wanted: RunConfig) -> Iterator[tuple[str, ob
 
 
 def _plain(config: RunConfig) -> Mapping[str, object]:
-    """All that a request sets, by name; a mesh however its axes are ordered."""
+    """Returns all that a request sets, by name; a mesh however its axes are ordered."""
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     mesh = None if config.mesh is None else str(Mesh(tuple(sorted(Mesh.parse(config.mesh).axes))))
     nested = {**config.options, **dataclasses.asdict(config.techniques)}

@@ -227,7 +227,7 @@ class Comparison:
         )
 
     def _asked_beside(self) -> Iterator[str]:
-        """How rows scale, and what an earlier comparison had."""
+        """Yields how rows scale, and what an earlier comparison had."""
         if scaling := self.scaling:
             from samestep.experiments.printing.scaling_report import write_scaling
 

@@ -44,7 +44,7 @@ def find_stops(allowed: Collection[str]) -> Confounds:
 
 
 def explain_confounds(rows: Mapping[str, Rounds], reference: str | None, allowed: Collection[str]) -> str:
-    """Which rows are not ranked against the reference, and why; which are in spite of what was found. "" if all is well.
+    """Returns which rows are not ranked against the reference, and why; which are in spite of what was found. "" if all is well.
 
     Args:
         rows: The rows by cell.

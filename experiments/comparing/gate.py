@@ -34,7 +34,7 @@ def find_failure(found: "Comparison") -> SamestepError | None:
 
 
 def headline(found: "Comparison") -> str:
-    """What a comparison comes to that is not green: its error, with the exit code where no row is at fault; "" if it is green."""
+    """Says what one that is not green comes to: its error, with the exit code if no row is at fault; "" if it is green."""
     if not (reason := found.exit_reason):
         return ""
     blames_rows = not found.interrupt and isinstance(found.failure, ParityFailed | WorkerFailed)

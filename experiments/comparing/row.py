@@ -66,7 +66,7 @@ class Row:
         return cls(cell, status_of(result), result.parity.reason, results, seconds)
 
     def case(self) -> "Case":
-        """The row as a test case: missed parity fails it, a run that failed is an error, what was not judged is skipped."""
+        """Returns the row as a test case: missed parity fails it, a failed run is an error, what was not judged is skipped."""
         from samestep.experiments.printing.formats import Case
 
         outcomes: Mapping[str, Outcome] = {SAME: "passed", MISSED: "failure", FAILED: "error"}
@@ -97,7 +97,7 @@ def status_of(result: RunResult) -> str:
 
 
 def explain_rows(rows: Sequence[Row]) -> list[str]:
-    """Why rows have no result, were not judged or missed: one text for each reason, with all the rows that share it."""
+    """Says why rows have no result, were not judged or missed: one text for each reason, with all the rows that share it."""
     explained = (row for row in rows if row.reason and row.status not in (REFERENCE, COMPILED))
     found = sharing(((row.status, row.attribution), row.cell) for row in explained)
     return [say_status(cells, status, cause) for (status, cause), cells in found.items()]

@@ -151,7 +151,7 @@ def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], base
 
 
 def _communication(result: RunResult) -> tuple[float | None, float | None]:
-    """The share of a step in which gradients are in flight, and that in which nothing else goes on: the mean over ranks."""
+    """Returns the share of a step in which gradients are in flight, and in which nothing else goes on: the mean over ranks."""
     measured = [row.measures for row in result.processes if "communication_seconds" in row.measures]
     if not measured or not result.step_seconds_median or result.config.devices == 1:
         return None, None

@@ -98,7 +98,7 @@ class MeasuredRow:
 
     @classmethod
     def of(cls, result: RunResult) -> "MeasuredRow":
-        """The row of a single run."""
+        """Returns the row of a single run."""
         return cls(result, speed_of([result]))
 
     @property

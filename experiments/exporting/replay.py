@@ -112,7 +112,7 @@ def _settings(result: RunResult) -> dict[str, Scalar]:
 
 
 def _curve(result: RunResult, directory: Path) -> list[LoggedValue]:
-    """The losses of `metrics.jsonl`, counted back from when it was written last; of a result that lies alone without times."""
+    """Returns the losses of `metrics.jsonl`, timed back from when it was written last; of a result that lies alone, untimed."""
     file = directory / METRICS
     if not file.exists():
         time = (directory / "result.json").stat().st_mtime

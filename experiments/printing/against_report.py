@@ -58,7 +58,7 @@ def _speed(row: RowDifference) -> str:
 
 
 def _notes(against: Against) -> list[str]:
-    """Why something was not compared, and what only one side has."""
+    """Says why something was not compared, and what only one side has."""
     compared = [row for row in against.rows if not row.reason]
     lines = _grouped("not compared", {row.cell: row.reason for row in against.rows if row.reason})
     lines += _grouped("bits not judged", {row.cell: row.bits for row in against.rows if row.bits})

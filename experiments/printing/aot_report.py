@@ -8,7 +8,7 @@ from samestep.experiments.printing.text import github, screen_width, size, spell
 
 
 def compiled(results: Sequence[RunResult]) -> str:
-    """The table of all that were compiled, one column each, and a line for each that does not fit; "" if none was compiled."""
+    """Returns the table of all that were compiled, a column each, and a line for each that does not fit; "" if none was."""
     found = [(result, result.compiled) for result in results if result.compiled is not None]
     if not found:
         return ""

@@ -27,7 +27,7 @@ def cell(result: RunResult) -> str:
 
 
 def explain_emulations(results: Sequence[RunResult]) -> list[str]:
-    """What runs in the place of rows that are marked as emulated: a line for each strategy, or cell, if not all of its rows are.
+    """Says what runs in the place of rows that are marked as emulated: a line a strategy, or a cell, if not all its rows are.
 
     Args:
         results: The results of the rows.
@@ -114,7 +114,7 @@ def columns_of_lines(measured: Sequence[Column[MeasuredRow]]) -> list[Column[Lin
 
 
 def _of_lines(column: Column[MeasuredRow]) -> Column[Line]:
-    """The column of lines; the status of a row without a result stands where others say "same step"."""
+    """Returns the column of lines; the status of a row without a result stands where others say "same step"."""
     has_status = column.header == SAME_STEP.name
 
     def write(line: Line) -> str:

@@ -25,7 +25,7 @@ _LEFT_OUT = ("config", "status")
 
 
 def figures(result: RunResult | None) -> dict[str, Scalar]:
-    """The columns of one result: its plain fields, those of its parts, and every quantity; each None without a result."""
+    """Returns the columns of one result: its plain fields, those of its parts, and every quantity; each None without a result."""
     row = result and MeasuredRow.of(result)
     found: dict[str, Scalar] = _plain_fields(RunResult, result)
     for quantity in QUANTITIES:

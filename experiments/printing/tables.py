@@ -95,8 +95,9 @@ def said_once(results: Sequence[RunResult], names: Sequence[str] = ()) -> list[s
 
 
 def _in_common(column: Column[MeasuredRow], measured: Sequence[MeasuredRow]) -> str | None:
-    """What (nearly) all rows have in a column, and the exceptions; None if there are too many. The oracle makes no rule."""
+    """Returns what (nearly) all rows have in a column, and the exceptions; None if those are too many."""
     rows = [(row, text) for row in measured if (text := column.value(row))]
+    # The oracle makes no rule.
     ruling = [value for row, value in rows if not row.result.is_oracle] or [value for _, value in rows]
     usual = statistics.mode(ruling) if ruling else ""
     exceptions = sharing((value, row.name) for row, value in rows if value != usual)
@@ -220,7 +221,7 @@ def compiled_steps(results: Sequence[RunResult]) -> str:
 
 
 def _alone(result: RunResult) -> str:
-    """The table of one run, a row for each quantity, and what they mean."""
+    """Returns the table of one run, a row for each quantity, and what they mean."""
     alone = MeasuredRow.of(result)
     every = columns(shared_columns([alone]), [alone], IMPORT_INCLUDED)
     own = measures(result)

@@ -190,7 +190,7 @@ def size(count: float | None) -> str:
 
 
 def common_unit(counts: Iterable[float]) -> str:
-    """The unit for all byte counts of a column: the smallest in which none needs more than four digits."""
+    """Returns the unit for all byte counts of a column: the smallest in which none needs more than four digits."""
     largest = max(counts, default=0)
     return next((unit for power, unit in enumerate(UNITS) if largest < 9999.5 * 1024**power), UNITS[-1])
 

@@ -158,7 +158,7 @@ def _watching(model: Any) -> Iterator[dict[str, None]]:
 
 @contextlib.contextmanager
 def _calls(model: Any) -> Iterator[dict[str, tuple[Any, Any, Any, tf.Tensor]]]:
-    """The inputs and the first result of the first call of each layer of a model, innermost layers first."""
+    """Yields the inputs and the first result of the first call of each layer of a model, innermost layers first."""
     found: dict[str, tuple[Any, Any, Any, tf.Tensor]] = {}
 
     def wrap(plain: Callable[..., Any], layer: Any, *args: Any, **named: Any) -> Any:

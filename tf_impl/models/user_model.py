@@ -103,7 +103,7 @@ class UserModel:
         refuse_variables(self._source, {**params, **buffers})
 
     def fixed_dtypes(self) -> dict[str, str]:
-        """The dtypes of real variables that do not follow Keras' default: those given to a layer, and all of a tf.Module."""
+        """Returns the dtypes of real variables that do not follow Keras' default: those given to a layer, all of a tf.Module."""
         import keras  # here: our own models do without it
 
         dtypes = {name: v.dtype.name for name, v in {**self.params, **self.buffers}.items() if v.dtype.is_floating}

@@ -146,7 +146,7 @@ def _is_independent(source: str) -> ConfigError:
 
 
 def _sparse(module: nn.Module, parameter: nn.Parameter, name: str) -> str:
-    """Why a parameter with a sparse gradient is refused, and what to write."""
+    """Says why a parameter with a sparse gradient is refused, and what to write."""
     why = "gets a sparse gradient, which strategies do not exchange"
     for path, each in module.named_modules():
         if isinstance(each, nn.Embedding | nn.EmbeddingBag) and each.weight is parameter and each.sparse:

@@ -15,7 +15,7 @@ from samestep.torch_impl.weights import named_weights
 
 
 def slot_keys(spec: OptimizerSpec) -> Mapping[str, str]:
-    """The neutral names of an optimizer's slots, with torch's key in `optimizer.state[parameter]`; the user's keep theirs."""
+    """Returns the neutral names of an optimizer's slots, with torch's key in `optimizer.state[parameter]`; users' keep theirs."""
     return {slot: spec.keys.get(slot, slot) for slot in spec.slots}
 
 

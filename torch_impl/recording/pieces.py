@@ -17,7 +17,7 @@ is_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wr
 
 
 def is_dtensor(tensor: torch.Tensor) -> "TypeGuard[DTensor]":
-    """Whether a tensor is a DTensor. A script that does not use them has not imported them, and they take long to import."""
+    """Returns whether a tensor is a DTensor. A script without them has not imported them, and they take long to import."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 

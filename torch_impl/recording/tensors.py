@@ -161,7 +161,7 @@ def _of_module(root: nn.Module) -> list[Held]:
 
 
 def _has_numbers(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has numbers: what is lazy has none yet, and the module of a functional one may have none ever."""
+    """Returns whether a tensor has numbers: what is lazy has none yet, and the module of a functional one may have none ever."""
     return not is_lazy(tensor) and not has_no_numbers(tensor)
 
 

@@ -74,7 +74,7 @@ def _widen(module: nn.Module, inputs: object, outputs: torch.Tensor) -> torch.Te
 
 
 def gathering(run: Run) -> MixedPrecisionPolicy:
-    """How sharded parameters are gathered: in two bytes if the run computes so; their gradients are summed in float32."""
+    """Returns how sharded parameters are gathered: in two bytes if the run computes so; their gradients are summed in float32."""
     if run.techniques.precision is None:
         return MixedPrecisionPolicy()
     return MixedPrecisionPolicy(param_dtype=TYPES[run.techniques.precision], reduce_dtype=torch.float32)
@@ -154,7 +154,7 @@ class LossScaler:
 
 
 def agree(is_finite: torch.Tensor) -> bool:
-    """Whether the gradients of every rank are finite; one that is not is on its own rank where gradients are sharded."""
+    """Returns whether the gradients of every rank are finite; one that is not is on its own rank where gradients are sharded."""
     bad = (~is_finite).float()
     if dist.is_initialized():
         dist.all_reduce(bad)

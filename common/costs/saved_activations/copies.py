@@ -29,7 +29,7 @@ def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least
 
 
 def keeps_wide(model: ModelSpec) -> bool:
-    """Whether float32 goes on from segment to segment, which a norm keeps as it is: products would keep a copy of two bytes."""
+    """Returns whether segments hand on float32, which a norm keeps as it is: products would keep a copy of two bytes."""
     return model.name == "transformer"
 
 

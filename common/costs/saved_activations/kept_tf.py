@@ -55,7 +55,7 @@ PLACE_BYTES = 4
 
 
 def _tensors(model: "CnnSpec | MlpSpec | RankerSpec | TransformerSpec", wide: int) -> int:
-    """The tensors that an activation keeps; the output of a ReLU is one of its own where the next layer takes another."""
+    """Returns the tensors that an activation keeps; the output of a ReLU is one of its own where the next layer takes another."""
     is_apart = wide > 1 or (model.name == "mlp" and mask_bytes(model) > 0)
     return TENSORS[model.activation] or int(is_apart)
 

@@ -68,7 +68,7 @@ def kept(model: ModelSpec, item_bytes: int, gathered: bool = False, as_it_comes:
 
 
 def _kept_wide(model: ModelSpec) -> dict[str, int]:
-    """What linear layers keep in float32 of an example, beyond as many copies; in a block it is two in place of three and one."""
+    """Returns what linear layers keep in float32 of an example, beyond such copies; in a block two in place of three and one."""
     segments = model.segments()
     taking = {"transformer": len(segments) - 1, "ranker": 1}.get(model.name, 0)
     return {segments[taking].name: math.prod(segments[taking - 1].outputs)} if taking else {}

@@ -13,7 +13,7 @@ MOST_GROWTH = 100
 
 
 def error_growth(run: Run) -> float:
-    """By how much the square of a rounding error grows on its way through the batch normalisations of a model.
+    """Returns by how much the square of a rounding error grows on its way through the batch normalisations of a model.
 
     Products round numbers relative to their size; a normalisation subtracts their mean and divides by their deviation. So the
     square of an error grows by E[z^2] / Var[z] of what the layer takes, which is `DIVISION` behind an activation. A deviation

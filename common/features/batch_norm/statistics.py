@@ -54,7 +54,7 @@ def share_left(run: Run) -> float:
 
 
 def takes_shares(run: Run) -> bool:
-    """Whether one of our models takes statistics of parts of a batch, so that the number of parts decides its numbers."""
+    """Returns whether one of our models takes statistics of parts of a batch, so that the number of parts decides its numbers."""
     return run.batch_norm == "local" and bool(batch_norms(run.workload.model))
 
 

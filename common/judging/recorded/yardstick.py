@@ -203,7 +203,7 @@ def _rate(spreads: Mapping[tuple[int, Phase], np.ndarray], last: int) -> float:
 
 
 def coarser(one: Yardstick, other: Yardstick) -> Yardstick:
-    """The yardstick of two runs that round differently, at the steps where both were measured; elsewhere that of the first.
+    """Returns the yardstick of two runs that round differently, where both were measured; elsewhere that of the first.
 
     Args:
         one: The yardstick of the one.

@@ -79,7 +79,7 @@ def _differing_stilled(names: tuple[str, str], one: Stilled | None, other: Still
 
 
 def compare_optimizers(case: PortCase) -> dict[int, str]:
-    """The hyper-parameters in which two optimizers differ, in words, by the id of each pair of parameters they differ for."""
+    """Returns the hyper-parameters in which two optimizers differ, in words, by the id of each pair of parameters concerned."""
     found: dict[int, list[tuple[str, str]]] = {}
     pairs = case.matching.parameters
     for pair in pairs:

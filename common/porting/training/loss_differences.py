@@ -23,7 +23,7 @@ def explain_loss(
     added: Mapping[str, float],
     bound: float,
 ) -> str:
-    """Why the loss of equal outputs differs, if it is by what is added to it, or by how it is averaged.
+    """Says why the loss of equal outputs differs, if it is by what is added to it, or by how it is averaged.
 
     Args:
         losses: Torch's loss and TensorFlow's.
@@ -59,7 +59,7 @@ def is_explained(one: float, other: float, added: Mapping[str, float]) -> bool:
 
 
 def _computed(one: float, other: float, outputs: np.ndarray, targets: np.ndarray) -> str:
-    """Why two losses differ, if both are known functions of outputs and targets."""
+    """Says why two losses differ, if both are known functions of outputs and targets."""
     found = [
         next((name for name, value in known_losses(outputs, targets, loss) if relative(value, loss) <= _SAME), "")
         for loss in (one, other)

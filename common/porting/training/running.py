@@ -83,7 +83,7 @@ def _buffer_name(case: PortCase, layer: Aligned, role: str, side: int) -> str:
 
 
 def explain_buffers(layer: Aligned, case: PortCase) -> str:
-    """Why the running statistics of a normalisation move differently; "" if they do not.
+    """Says why the running statistics of a normalisation move differently; "" if they do not.
 
     Args:
         layer: The normalisation.

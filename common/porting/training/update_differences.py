@@ -62,7 +62,7 @@ def deviation(both: Both, largest: float) -> float:
 
 
 def explain_gradient(pair: Pair, both: Sequence[Both]) -> str:
-    """Why the gradients of a parameter differ although the forward passes agree.
+    """Says why the gradients of a parameter differ although the forward passes agree.
 
     Args:
         pair: The parameter.
@@ -146,7 +146,7 @@ def _blurred(pair: Pair, case: PortCase, largest: float) -> float:
 
 
 def _explain_update(pair: Pair, case: PortCase, roles: set[str]) -> tuple[str, str]:
-    """Why two first steps differ: what explains all of it, and where Adam's epsilon acts."""
+    """Says why two first steps differ: what explains all of it, and where Adam's epsilon acts."""
     one, other = (each.ravel() for each in _update(pair, case)[0])
     weight = case.weights[1][pair.target[0].neutral].ravel()
     gradient = case.target.gradients[pair.target[0].neutral].ravel()

@@ -93,7 +93,7 @@ def identify_both(layer: Aligned, ways: Way) -> tuple[Settings, Settings] | None
 
 
 def differing(one: Settings | None, other: Settings | None) -> tuple[Settings, Settings] | None:
-    """Both settings, if both sides were identified and they differ.
+    """Returns both settings, if both sides were identified and they differ.
 
     Args:
         one: Torch's.

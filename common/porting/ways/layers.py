@@ -41,7 +41,7 @@ def linear(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]
 
 
 def normalisation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """Each epsilon, with the statistics of the batch, of the example, of groups of channels, or the running ones.
+    """Yields each epsilon, with the statistics of the batch, of the example, of groups of channels, or the running ones.
 
     Args:
         x: [batch, ..., channels].
@@ -91,7 +91,7 @@ def _statistics(x: np.ndarray, layer: Aligned) -> dict[str, tuple[np.ndarray, np
 
 
 def activation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """Each activation.
+    """Yields each activation.
 
     Args:
         x: The inputs.

@@ -157,7 +157,7 @@ def _for_each_example(x: np.ndarray, target: np.ndarray) -> np.ndarray | None:
 
 
 def _hidings(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
-    """What is given, but one constant in some places."""
+    """Yields what is given, but one constant in some places."""
     for _, x in _alike(sources, target):
         with np.errstate(invalid="ignore"):
             scale = np.abs(x).max()

@@ -170,7 +170,7 @@ def _pool(
 
 
 def flattened(x: np.ndarray, target: np.ndarray) -> Iterator[Candidate]:
-    """Each order of the elements of an example, after each activation.
+    """Yields each order of the elements of an example, after each activation.
 
     Args:
         x: [batch, *space, channels].

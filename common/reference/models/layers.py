@@ -39,7 +39,7 @@ class Layer(Protocol):
 
 
 def layers_below(root: Layer) -> Iterator[Layer]:
-    """Every layer below a model, itself included."""
+    """Yields every layer below a model, itself included."""
     yield root
     children = vars(root).values()
     for child in (each for value in children for each in (value if isinstance(value, list | tuple) else (value,))):

@@ -21,7 +21,7 @@ def written(number: float) -> float:
 
 
 def scalars_of(optimizer: Any, variables: Iterable[Any]) -> dict[str, float]:
-    """Every hyper-parameter of an optimizer that is a number, but its learning rate, which may change.
+    """Returns every hyper-parameter of an optimizer that is a number, but its learning rate, which may change.
 
     Args:
         optimizer: Keras'.

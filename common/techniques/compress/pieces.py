@@ -18,7 +18,7 @@ def piece_size(size: int, ranks: int) -> int:
 
 
 def matrix_shape(shape: Sequence[int], rank: int) -> tuple[int, int] | None:
-    """The parameter as PowerSGD sees it, a matrix whose columns are the last dim; None if its two factors were no smaller.
+    """Returns the parameter as PowerSGD sees it, a matrix whose columns are the last dim; None if two factors were no smaller.
 
     Args:
         shape: The shape of the parameter, in the neutral layout.
