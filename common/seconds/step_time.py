@@ -28,7 +28,7 @@ from samestep.common.seconds.products import ITEM
 from samestep.common.seconds.shape import Shape
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 
-_BUBBLES = {"interleaved_zero_bubble": 1 / 3, "zbv_zero_bubble": 1 / 3, "dualpipev": 1 / 3}
+_PUT_OFF_BUBBLE = 1 / 3
 """What a schedule that puts off the gradients of weights leaves of the bubble of another one."""
 _UPDATE_BYTES = 36
 """Read and written for each parameter: 28 by Adam in mixed precision, 8 to check, scale and clear gradients."""
@@ -89,7 +89,8 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
     layers, here = math.ceil(shape.layers / pipe), rows / layout.beside.parts("positions")
     stage, head = _stage(shape, layout, layers, machine), head_time(shape, here, layout.tensor, machine)
     embedding = embedding_seconds(shape, here, layout.tensor, machine) * (count if pipe == 1 else 1)
-    stages = SCHEDULES[layout.schedule].stages_per_rank
+    schedule = SCHEDULES[layout.schedule]
+    stages = schedule.stages_per_rank
     # each rank sends its part, as in Megatron and DeepSpeed
     message = here * shape.context * shape.width * ITEM / layout.tensor
     send = send_seconds(machine, message, layout.num_gpus // pipe, layout.num_gpus) if pipe > 1 else 0.0
@@ -104,7 +105,7 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
     return StepTime(
         compute=count * (stage.alone + head.alone),
         tensor_exchange=count * exposed + embedding,
-        pipeline_bubble=(pipe - 1) / stages * _BUBBLES.get(layout.schedule, 1.0) * stage.whole,
+        pipeline_bubble=(pipe - 1) / stages * (_PUT_OFF_BUBBLE if schedule.delays_weights else 1.0) * stage.whole,
         pipeline_sends=(count + pipe - 2) * stages * send,
         data_exchange=data_exchange(layout, sizes, passes, machine),
         optimizer=_UPDATE_BYTES * held / (machine.memory_bytes_per_second * machine.memory_share),

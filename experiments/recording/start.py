@@ -17,7 +17,7 @@ from samestep.common.files.removing import discard
 from samestep.common.files.writing import copy_file, create, open_directory
 from samestep.common.files.written import LIST
 from samestep.common.frameworks import FRAMEWORKS, conventions
-from samestep.common.runtime.parent.attempts import first_new, new_directory
+from samestep.common.runtime.parent.attempts import UNWRITABLE, first_new, new_directory
 from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.common.steps.environment import input_file
 from samestep.common.steps.record import rank_files
@@ -31,7 +31,6 @@ _CLEANED = (
     "something removed the folder of temporary files of `samestep record` while the command ran; Python processes that were "
     "started after that were not recorded."
 )
-_UNWRITABLE = "--out {} cannot be written ({}); name another directory."
 _PACKAGE = Path(__file__).absolute().parents[3]
 
 
@@ -149,7 +148,7 @@ def prepared(out: Path) -> Path:
             raise ConfigError(f"--out {out} is not an empty directory; name another one.")
         open_directory(out)
     except OSError as error:
-        raise ConfigError(_UNWRITABLE.format(out, error.strerror)) from None
+        raise ConfigError(UNWRITABLE.format(out, error.strerror)) from None
     return out.resolve()
 
 

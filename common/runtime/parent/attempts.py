@@ -23,7 +23,7 @@ from samestep.common.strategy import Run
 
 Begin = Callable[[Run, Launch, Progress | None, dict[str, str]], None]
 """(run, launch, what is called at every window's end, variables): starts the processes of a run, and waits for them."""
-_UNWRITABLE = "--out {} cannot be written ({}); name another directory."
+UNWRITABLE = "--out {} cannot be written ({}); name another directory."
 
 
 class _TriesAll(Exception):
@@ -145,7 +145,7 @@ def prepare(run: Run, launch: Launch) -> Path:
         refuse_run(path)
         return open_run(path, as_config(run, launch))
     except OSError as error:
-        raise ConfigError(_UNWRITABLE.format(path, error.strerror)) from None
+        raise ConfigError(UNWRITABLE.format(path, error.strerror)) from None
 
 
 def first_new(name: Callable[[], Path]) -> Path:
@@ -165,7 +165,7 @@ def first_new(name: Callable[[], Path]) -> Path:
         except OSError as error:
             if not (isinstance(error, FileExistsError) and path.exists()):
                 refuse_run(path)  # which names what is in its way: a file may have the name of a folder above it
-                raise ConfigError(_UNWRITABLE.format(path, error.strerror)) from None
+                raise ConfigError(UNWRITABLE.format(path, error.strerror)) from None
 
 
 def new_directory(name: str) -> Path:

@@ -144,7 +144,7 @@ def refuse_stateless(directory: Path, given: str) -> None:
     if os.path.exists(directory / STATE) or not os.path.exists(directory / "result.json"):  # no error for a long path
         return
     result = load_result(directory)
-    if result.status != "compiled":
+    if not result.compiled:
         again = command(dataclasses.replace(result.config, keep_state=True))
         saved = next((f" take its checkpoint {each}, or" for each in find_folders(directory)), "")
         raise ConfigError(

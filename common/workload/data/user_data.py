@@ -88,7 +88,7 @@ class UserSpec:
 
 
 def _told(model: ModelSpec) -> str:
-    return "your model with this loss" if model.name == "own" else f"the {model.name}"
+    return f"the {model.name}" if model.facts.is_built_here else "your model with this loss"
 
 
 def _remedy(name: str, array: np.ndarray, spec: ArraySpec) -> str:
