@@ -110,7 +110,7 @@ def _measure_rates() -> "tuple[Cores, float]":
     with make_scratch() as scratch:
         ranks = [
             Question(
-                module="samestep.torch_impl.rates",
+                module="samestep.torch_impl.core_rates",
                 arguments=(str(rank), str(Path(scratch) / "store")),
                 core=allowed[rank % len(allowed)],
                 late=f"measuring took more than {TIMEOUT_SECONDS} s; repeat it when the machine is idle.",

@@ -14,7 +14,7 @@ from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.experiments.cli.command_line import open_engine, parse_run, take_target
 from samestep.experiments.cli.ending import run_command
-from samestep.experiments.printing.commands import again
+from samestep.experiments.printing.command_lines import again
 from samestep.experiments.printing.text import count, fill
 
 if TYPE_CHECKING:

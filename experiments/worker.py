@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         sys.exit(0)
     for number in {*SIGNALS} - {signal.SIGINT}:  # a worker waits inside its framework, where Python runs no handler
         signal.signal(number, signal.SIG_DFL)
-    from samestep.common.runtime.parent.alone import finish_alone  # here: --help imports no NumPy
+    from samestep.common.runtime.parent.outside_launch import finish_alone  # here: --help imports no NumPy
     from samestep.common.runtime.worker import worker
 
     code = worker.main(list(arguments), finish_alone)

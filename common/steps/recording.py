@@ -19,7 +19,7 @@ import numpy as np
 from samestep.common.files.writing import create
 from samestep.common.steps.environment import environment, reads_program, versions
 from samestep.common.steps.failures import is_of_script, spell_failure, spell_removed, spell_taken
-from samestep.common.steps.notes import leave_note
+from samestep.common.steps.messages import leave_note
 from samestep.common.steps.record import (
     SCHEMA,
     RecordedStep,

@@ -82,7 +82,7 @@ ROWS = (ONE, *WHOLE, *ALONE, POSITIONS, EXPERTS, SPREAD, *SPLIT)
 
 @dataclasses.dataclass(frozen=True)
 class ComposedOptions:
-    """The options of a pipeline whose norms are split along `tensor`; who holds its optimizer state is in `held.py`."""
+    """The options of a pipeline whose norms are split along `tensor`; who holds its optimizer state is in `device_memory.py`."""
 
     schedule: str = "1f1b"
     microbatches: int = 1

@@ -32,7 +32,7 @@ from samestep.experiments.advising.candidate_meshes import (
     num_stage_ranks,
     with_microbatches,
 )
-from samestep.experiments.advising.held import PipePlace, least_state, needed, places, schedule_of_places
+from samestep.experiments.advising.device_memory import PipePlace, least_state, needed, places, schedule_of_places
 
 LEAST_SEGMENTS = 3
 """Of a model with inner segments that can be computed again."""

@@ -14,9 +14,9 @@ from samestep.experiments.comparing.row import Row, explain_rows
 from samestep.experiments.comparing.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.columns import misses
-from samestep.experiments.printing.commands import again
-from samestep.experiments.printing.figures import figures, frame
+from samestep.experiments.printing.command_lines import again
 from samestep.experiments.printing.formats import Case, Document, write
+from samestep.experiments.printing.result_columns import figures, frame
 from samestep.experiments.printing.text import fill, paragraphs
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from samestep.common.costs.routes import RINGS
 from samestep.common.ledger import PHASES, Footprint
 from samestep.common.strategy import Run
-from samestep.experiments.exploring.places import PredictedDevice
+from samestep.experiments.exploring.predicted_devices import PredictedDevice
 from samestep.experiments.exploring.sentences import sentence
-from samestep.experiments.page.drawings.held import CLASSES, device_names, held_from, share, whole_bytes
+from samestep.experiments.page.drawings.device_bars import CLASSES, device_names, held_from, share, whole_bytes
 from samestep.experiments.page.drawings.transfer_marks import amount
 from samestep.experiments.page.drawings.transfers import DrawnTransfer, Path, transfers
 from samestep.experiments.printing.text import size

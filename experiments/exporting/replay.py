@@ -11,7 +11,7 @@ from samestep.common.flags import Scalar
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.steps.log import METRICS, read_log
 from samestep.experiments.comparing.quantities import QUANTITIES
-from samestep.experiments.printing.figures import figures
+from samestep.experiments.printing.result_columns import figures
 
 _HIDDEN = ("described", "out", "prepare", "timeout_seconds")
 """Of a request, what says nothing about the run."""

@@ -15,7 +15,7 @@ from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.common.strategy import Run
 from samestep.common.workload.optimizers.table import DEFAULT
 from samestep.experiments.page.drawings.anatomy import WIDTH, Scale, anatomy
-from samestep.experiments.page.drawings.held import drawn_from
+from samestep.experiments.page.drawings.device_bars import drawn_from
 from samestep.experiments.page.drawings.svg import drawing, file_of
 
 if TYPE_CHECKING:

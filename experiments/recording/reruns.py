@@ -23,8 +23,8 @@ from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
-from samestep.experiments.recording.commands import RunCommand, run_again, start_of, tell_command, why_not_again
 from samestep.experiments.recording.put_back import keeping
+from samestep.experiments.recording.record_commands import RunCommand, run_again, start_of, tell_command, why_not_again
 from samestep.experiments.recording.rerun_folder import FOLDER, named, numbered, outermost, read_whole
 
 STEPS = 20

@@ -14,7 +14,7 @@ from samestep.common.mistakes.mistake import few
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.recorded_run import OF_STAGE, RecordedRun
 from samestep.experiments.printing.progress import spell_seconds
-from samestep.experiments.recording.commands import record_argument
+from samestep.experiments.recording.record_commands import record_argument
 from samestep.experiments.recording.rerun_folder import count_steps
 from samestep.experiments.recording.reruns import Reruns
 from samestep.experiments.recording.start import check_command, default_directory

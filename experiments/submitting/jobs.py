@@ -16,7 +16,7 @@ from samestep.common.files.writing import create
 from samestep.common.runtime.parent.elsewhere import Elsewhere, Job, JobEnd
 from samestep.common.runtime.parent.processes.obituary import ending, read_log
 from samestep.common.strategy import Run
-from samestep.experiments.submitting.reach import check_reach
+from samestep.experiments.submitting.engine_checks import check_reach
 from samestep.experiments.submitting.scripts import write_script
 from samestep.experiments.submitting.targets import STARTED, Target
 

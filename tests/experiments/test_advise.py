@@ -37,7 +37,7 @@ from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.spec import Param, layer, num_params
 from samestep.experiments import advise as command
 from samestep.experiments import predict
-from samestep.experiments.advising import candidate_meshes, candidates, held
+from samestep.experiments.advising import candidate_meshes, candidates, device_memory
 from samestep.experiments.advising.advice import Advice, advise
 from samestep.experiments.advising.advice_reasons import changed, others, say_room, trust, why
 from samestep.experiments.advising.advice_text import document, next_step, report
@@ -149,7 +149,7 @@ def test_no_layout_needs_less_than_what_all_devices_hold_together(workload: str,
         found = search(asked, devices, 1e15, {}).fitting
         assert found
         for each in found:
-            assert held.least_state(asked, each.row, each.run.mesh) <= each.needed_bytes, each.layout
+            assert device_memory.least_state(asked, each.row, each.run.mesh) <= each.needed_bytes, each.layout
 
 
 def test_devices_that_cannot_hold_a_model_together_are_looked_at_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,8 +280,8 @@ def test_a_composition_holds_what_its_row_does_but_for_what_it_shards() -> None:
         plain, ours = (
             dataclasses.replace(run, options=options) for options in (run.strategy.options(), ComposedOptions())
         )
-        by_row = held.places(plain, SPLIT[0])
-        for one, other in zip(by_row, held.places(ours, MEGATRON), strict=True):
+        by_row = device_memory.places(plain, SPLIT[0])
+        for one, other in zip(by_row, device_memory.places(ours, MEGATRON), strict=True):
             elements = (
                 one.state / 18
             )  # 2 bytes, its gradient's 2, 12 of the optimizer, and 2 of the copy that the row makes
@@ -294,9 +294,9 @@ def test_a_composition_holds_what_its_row_does_but_for_what_it_shards() -> None:
 def test_experts_are_sharded_along_expert_as_the_row_does() -> None:
     run = dataclasses.replace(base(MIXTURE, 48), strategy=strategy_info("torch", "ep"), mesh=Mesh.parse("expert=4"))
     run = dataclasses.replace(run, options=run.strategy.options())
-    (row,) = held.places(run, EXPERTS)
+    (row,) = device_memory.places(run, EXPERTS)
     composed = dataclasses.replace(run, strategy=strategy_info("torch", "hybrid"), options=ComposedOptions())
-    (ours,) = held.places(composed, MEGATRON)
+    (ours,) = device_memory.places(composed, MEGATRON)
     params = run.workload.model.params().values()
     dense = sum(param.size for param in params if not param.stacked)
     assert row.state - ours.state == pytest.approx(12 * dense * (1 - 1 / 4), rel=1e-3)
@@ -310,7 +310,7 @@ def test_rows_that_run_here_take_experts_along_their_other_axes() -> None:
     mesh = Mesh.parse("shard=2,expert=4")
     run = dataclasses.replace(base(MIXTURE, 48), strategy=strategy_info("torch", "fsdp"), mesh=mesh)
     run = dataclasses.replace(run, options=run.strategy.options())
-    (row,), (composed,) = (held.places(run, each) for each in (FULLY, SHARDED_EXPERTS))
+    (row,), (composed,) = (device_memory.places(run, each) for each in (FULLY, SHARDED_EXPERTS))
     dense = sum(param.size for param in run.workload.model.params().values() if not param.stacked)
     assert row.kept == composed.kept
     # 2 bytes, its gradient's 2, 12 of the optimizer; but the row's blocks are gathered in two pieces, fewer bytes at once.

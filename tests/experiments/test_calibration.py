@@ -113,7 +113,8 @@ def test_runs_that_cannot_be_predicted_are_passed_over(framework: str, strategy:
 @pytest.mark.timeout(300)
 def test_what_measures_prints_what_is_read(tmp_path: Path) -> None:
     """Two processes, as `samestep calibrate` starts them, with next to no repetitions."""
-    short = "import samestep.torch_impl.rates as r; r.REPEATS, r.SIZES, r.SECONDS, r.LARGE = 1, (16, 32), 1e-4, 2**12; r.main()"
+    few = "r.REPEATS, r.SIZES, r.SECONDS, r.LARGE = 1, (16, 32), 1e-4, 2**12"
+    short = f"import samestep.torch_impl.core_rates as r; {few}; r.main()"
     line = [sys.executable, "-W", "ignore", "-c", short]
     started = [
         subprocess.Popen(

@@ -12,7 +12,7 @@ from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.exporting.replay import outcome
 from samestep.experiments.page.rows import COLUMNS
 from samestep.experiments.printing.columns import columns, misses, shared_columns, spell_range
-from samestep.experiments.printing.figures import figures
+from samestep.experiments.printing.result_columns import figures
 from samestep.experiments.printing.text import UNITS
 from tests.results import made
 

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from samestep.experiments.printing.commands import wrap_command
+from samestep.experiments.printing.command_lines import wrap_command
 from samestep.experiments.printing.grid import Column, cells, fit
 from samestep.experiments.printing.text import (
     PIPED_WIDTH,

@@ -23,7 +23,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.experiments import strategies
 from samestep.experiments.page.drawings.anatomy import LONGEST, Scale, anatomy
-from samestep.experiments.page.drawings.held import CLASSES, drawn_from, whole_bytes
+from samestep.experiments.page.drawings.device_bars import CLASSES, drawn_from, whole_bytes
 from samestep.experiments.page.drawings.large_drawings import MOST_DRAWN, most_telling
 from samestep.experiments.page.drawings.svg import drawing, file_of
 from samestep.experiments.page.drawings.transfers import DrawnTransfer

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from samestep.common.judging.recorded.differences import RoundingScale
-from samestep.common.judging.recorded.distance import SHOWN
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.sensitivity import SHOWN
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.judging.recorded.yardstick import Yardstick
 from samestep.common.steps.projections import PROJECTIONS, project

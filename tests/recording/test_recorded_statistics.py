@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samestep.common.steps.joined_ranks import JoinedRanks
-from samestep.common.steps.keras.layout import layout_of
+from samestep.common.steps.keras.variable_layout import layout_of
 from samestep.common.steps.projections import Piece, project, sum_of_bits
 from samestep.common.steps.record import SCHEMA, RecordedStep, RecordedTensor, RecordHeader, header_frame
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.runtime.checkpoints.committed import find_checkpoints
-from samestep.common.runtime.checkpoints.pieces import name_of
+from samestep.common.runtime.checkpoints.rank_state import name_of
 from samestep.common.techniques import Techniques
 from tests.cells import SIZED, slow
 from tests.conftest import RunCell

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.steps.keras.layout import KerasLayout
+from samestep.common.steps.keras.variable_layout import KerasLayout
 from samestep.common.steps.projections import BITS, PROJECTIONS, told_bits
 from samestep.common.steps.record import stats_dtype
 from samestep.tf_impl.recording.graphs.unseen import mark

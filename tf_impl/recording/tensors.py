@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from samestep.common.steps.keras.layout import KerasLayout, layout_of
+from samestep.common.steps.keras.variable_layout import KerasLayout, layout_of
 from samestep.common.steps.record import FOLLOWER, RecordedTensor
 
 KERAS_VARIABLE: type = keras.Variable.__bases__[0]

@@ -19,7 +19,7 @@ from samestep.common.workload.models.loss_check import part_losses, reduction_of
 from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, How, ProbedPass, Rows, SeenLayer, cut
 from samestep.torch_impl import weights
 from samestep.torch_impl.features.applied import freeze, held_still, norms_of
-from samestep.torch_impl.models.following import following
+from samestep.torch_impl.models.followed_modules import following
 from samestep.torch_impl.models.inputs import as_inputs, tensors
 from samestep.torch_impl.models.outputs import main_outputs
 from samestep.torch_impl.models.user_loss import loss_function

@@ -23,7 +23,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import call_user
 from samestep.common.workload.models.description_report import EXAMPLES
 from samestep.torch_impl import weights
-from samestep.torch_impl.models.following import following
+from samestep.torch_impl.models.followed_modules import following
 from samestep.torch_impl.models.inputs import Inputs, as_inputs, tensors
 from samestep.torch_impl.models.outputs import main_outputs
 

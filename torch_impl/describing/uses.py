@@ -7,7 +7,7 @@ from torch import nn
 
 from samestep.common.workload.models.description_report import EXAMPLES
 from samestep.common.workload.models.findings import Use
-from samestep.torch_impl.models.following import following
+from samestep.torch_impl.models.followed_modules import following
 from samestep.torch_impl.models.inputs import Inputs, tensors
 
 _Seen = tuple[list[torch.Tensor], list[torch.Tensor]]

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from samestep.torch_impl.models.following import following
+from samestep.torch_impl.models.followed_modules import following
 from samestep.torch_impl.models.inputs import Inputs, tensors
 
 _BITS = (torch.Tensor.view, torch.Tensor.view_as)

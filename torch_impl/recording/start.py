@@ -14,7 +14,7 @@ from samestep.common.files.writing import replacing
 from samestep.common.steps.projections import Piece, as_matrix, blocks
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.dtypes import dtype_of_products
-from samestep.torch_impl.recording.held import Held
+from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.places import rank_and_world
 from samestep.torch_impl.recording.tensors import find_tensors
 

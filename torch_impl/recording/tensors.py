@@ -19,9 +19,9 @@ from torch.optim import Optimizer
 from samestep.common.objects import uncollected
 from samestep.common.steps.record import FOLLOWER, RecordedTensor
 from samestep.torch_impl.recording.flat import flat_tensors
-from samestep.torch_impl.recording.held import Held
-from samestep.torch_impl.recording.keras.held import averages_of_keras, followers_of_keras, held_of_keras
+from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.keras.layers import is_keras
+from samestep.torch_impl.recording.keras.variables import averages_of_keras, followers_of_keras, held_of_keras
 from samestep.torch_impl.recording.objects import find_objects, followers, outermost
 from samestep.torch_impl.recording.partitions import is_partitioned, partition_of
 from samestep.torch_impl.recording.pieces import as_real, gradient_of, has_no_numbers, local_of, piece_of

@@ -12,7 +12,7 @@ from torch import nn
 from samestep.common.steps.record import FOLLOWER, Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.deleted import CalledModules, Owned, ids_in_use
-from samestep.torch_impl.recording.held import Held
+from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import as_real
 from samestep.torch_impl.recording.places import layouts, rank_and_world

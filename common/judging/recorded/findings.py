@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from samestep.common.judging.recorded.alone import find_alone
 from samestep.common.judging.recorded.differences import ComparedTensors, apart_of, times_rounding
 from samestep.common.judging.recorded.given import Finding, effects_of_loss, find_examples, find_targets, with_effect
+from samestep.common.judging.recorded.lone_parameters import find_alone
 from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.verdict import CLOSE, EXACT, FirstDifference, layer_of
 from samestep.common.judging.recorded.walk import Walk

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from samestep.common.judging.recorded.differences import roundoff_of_weights
-from samestep.common.judging.recorded.distance import BLIND, resolution_of
+from samestep.common.judging.recorded.sensitivity import BLIND, resolution_of
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.mistakes.mistake import few, near

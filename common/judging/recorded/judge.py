@@ -6,13 +6,13 @@ import math
 from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.bounds import unreached
 from samestep.common.judging.recorded.differences import THRESHOLD, finite
-from samestep.common.judging.recorded.distance import BLIND, SHOWN, Seen, look
 from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.given import ALL_ARGUMENTS, OTHER_MASK
 from samestep.common.judging.recorded.notes import UNSEEN, find_notes, further_notes, reshaped
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.passes import with_whole_runs
 from samestep.common.judging.recorded.past import Past
+from samestep.common.judging.recorded.sensitivity import BLIND, SHOWN, Seen, look
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.written import with_written

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from samestep.common.judging.recorded.alone import note_unlike_steps
 from samestep.common.judging.recorded.bounds import Bound, one_sided
+from samestep.common.judging.recorded.lone_parameters import note_unlike_steps
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.written import note_written
 from samestep.common.mistakes.evidence import Evidence

@@ -9,7 +9,7 @@ import numpy as np
 
 from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.ways import formulas
-from samestep.common.porting.ways.activations import measured
+from samestep.common.porting.ways.fitted_activations import measured
 from samestep.common.porting.ways.identify import Candidate, Way, biases, each_way
 from samestep.common.porting.ways.recurrent import recurrent
 from samestep.common.porting.ways.resizing import resizing

@@ -7,7 +7,7 @@ import numpy as np
 
 from samestep.common.porting.turning import POOLS, pool
 from samestep.common.porting.ways import formulas, layers, space
-from samestep.common.porting.ways.activations import measured
+from samestep.common.porting.ways.fitted_activations import measured
 from samestep.common.porting.ways.identify import EXAMPLES, Candidate, Settings, each_way, identify
 from samestep.common.porting.ways.programs import Named, programs
 from samestep.common.porting.ways.vectors import vectors

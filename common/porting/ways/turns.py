@@ -7,7 +7,7 @@ import numpy as np
 
 from samestep.common.porting.array_layouts import Both, apart
 from samestep.common.porting.turning import Step
-from samestep.common.porting.ways.activations import activations
+from samestep.common.porting.ways.fitted_activations import activations
 from samestep.common.porting.ways.identify import SAME
 from samestep.common.porting.ways.programs import axis_name, where_hidden
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, read_json, read_sha256
 from samestep.common.program import TrainState
-from samestep.common.runtime.checkpoints.pieces import name_of, read_pieces
+from samestep.common.runtime.checkpoints.rank_state import name_of, read_pieces
 from samestep.common.runtime.state_file import STATE, read_state
 
 FOLDER = "checkpoints"

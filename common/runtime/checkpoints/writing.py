@@ -19,7 +19,7 @@ from samestep.common.files.removing import discard_folder
 from samestep.common.files.writing import create, make_folder, rename_folder, replacing
 from samestep.common.program import StatePiece, TrainState
 from samestep.common.runtime.checkpoints.committed import COMMIT, FOLDER, Checkpoint, Commit
-from samestep.common.runtime.checkpoints.pieces import dump_pieces, name_of
+from samestep.common.runtime.checkpoints.rank_state import dump_pieces, name_of
 from samestep.common.runtime.state_file import STATE, dump_state
 
 Fill = Callable[[IO[bytes]], object]

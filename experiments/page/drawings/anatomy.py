@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from samestep.common import memory
 from samestep.common.ledger import PHASES, Footprint
 from samestep.common.strategy import Run
-from samestep.experiments.page.drawings.held import CLASSES, device_names, held_from, share, whole_bytes, word
+from samestep.experiments.page.drawings.device_bars import CLASSES, device_names, held_from, share, whole_bytes, word
 from samestep.experiments.page.drawings.svg import drawing, put, write
 from samestep.experiments.page.drawings.transfer_marks import amount, dots, transfer_mark
 from samestep.experiments.page.drawings.transfers import DrawnTransfer, transfers

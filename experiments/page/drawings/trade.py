@@ -11,7 +11,7 @@ from samestep.experiments.page.answers import measured_rows
 from samestep.experiments.page.axes import AxisScale, fitting, in_bytes, spell_tick
 from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
 from samestep.experiments.page.paper import marks
-from samestep.experiments.page.paper.layout import SMALL, room_for
+from samestep.experiments.page.paper.figure_parts import SMALL, room_for
 from samestep.experiments.printing.columns import range_of
 from samestep.experiments.printing.text import marked
 

@@ -4,7 +4,16 @@ from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
-from samestep.experiments.page.paper.layout import LINE, SMALL, SWATCH, TEXT, broken, draw_axis, draw_key, room_for
+from samestep.experiments.page.paper.figure_parts import (
+    LINE,
+    SMALL,
+    SWATCH,
+    TEXT,
+    broken,
+    draw_axis,
+    draw_key,
+    room_for,
+)
 from samestep.experiments.page.paper.marks import HATCHES, bar, point
 from samestep.experiments.page.plots import Line, Mark, Plot
 

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 from samestep.common.errors import ConfigError
 from samestep.common.files.writing import replacing
 from samestep.experiments.page.drawings.svg import file_of
-from samestep.experiments.page.paper.layout import UNITS
+from samestep.experiments.page.paper.figure_parts import UNITS
 from samestep.experiments.page.paper.pdf import pdf_of
 
 WIDTH = 760.0

@@ -5,7 +5,7 @@ from xml.etree.ElementTree import Element
 
 from samestep.experiments.page.curves import FRAME, Panel, PlottedCurve
 from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
-from samestep.experiments.page.paper.layout import SMALL, SWATCH, draw_axis, draw_key, room_for
+from samestep.experiments.page.paper.figure_parts import SMALL, SWATCH, draw_axis, draw_key, room_for
 from samestep.experiments.page.paper.marks import point
 
 _ASPECT, _MOST_HEIGHT = 0.62, 300.0

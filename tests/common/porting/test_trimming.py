@@ -7,7 +7,7 @@ from samestep.common.porting.array_layouts import apart_but_hidden, without_bord
 from samestep.common.porting.functions import same
 from samestep.common.porting.model_trace import LayerCall
 from samestep.common.porting.trimming import find_trim, merged
-from samestep.common.porting.ways.activations import measured
+from samestep.common.porting.ways.fitted_activations import measured
 
 X = np.random.default_rng(0).normal(size=(4, 6, 8))
 

@@ -17,7 +17,7 @@ from samestep.common.program import StatePiece, TrainState
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.checkpoints.committed import COMMIT, FOLDER, Commit, find_checkpoints, read_saved
-from samestep.common.runtime.checkpoints.pieces import dump_pieces, name_of
+from samestep.common.runtime.checkpoints.rank_state import dump_pieces, name_of
 from samestep.common.runtime.checkpoints.writing import begin_checkpoint, commit_sharded, write_own
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from samestep.common.steps.keras.layout import KerasLayout, layout_of
+from samestep.common.steps.keras.variable_layout import KerasLayout, layout_of
 from samestep.common.steps.record import RecordedTensor
 
 GIVEN: dict[int, torch.Tensor] = {}

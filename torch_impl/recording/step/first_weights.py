@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from samestep.common.steps.recording import Recorder
-from samestep.torch_impl.recording.held import Held
+from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.places import is_of_many
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending, Statistics

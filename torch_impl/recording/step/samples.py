@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from samestep.common.steps.projections import Piece
-from samestep.torch_impl.recording.held import Held
+from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.pieces import is_wrapped
 
 _NUMBERS = 8

@@ -9,7 +9,7 @@ from collections.abc import Sequence, Set
 
 import torch
 
-from samestep.torch_impl.recording.held import Held
+from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.statistics import Pending, Statistics
 
 _Key = tuple[weakref.ref[torch.Tensor], int]

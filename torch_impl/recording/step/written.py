@@ -13,7 +13,7 @@ import torch
 
 from samestep.common.steps.record import MOVED, UPDATED, Phase
 from samestep.common.steps.recording import DENSE_STEPS, Recorder
-from samestep.torch_impl.recording.held import Held
+from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.step.samples import Samples
 

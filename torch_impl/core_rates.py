@@ -1,4 +1,4 @@
-"""Measures what a core computes and what two processes exchange: `python -m samestep.torch_impl.rates RANK STORE`.
+"""Measures what a core computes and what two processes exchange: `python -m samestep.torch_impl.core_rates RANK STORE`.
 
 Rank 0 prints JSON: what `Cores` has, and the rate of the memory. Every figure is the median of repetitions, which a moment of
 load does not move.

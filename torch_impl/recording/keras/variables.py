@@ -9,9 +9,9 @@ from torch import nn
 
 from samestep.common.objects import objects_of
 from samestep.common.steps.keras.followers import averages_of, find_followers
-from samestep.common.steps.keras.layout import KerasLayout
+from samestep.common.steps.keras.variable_layout import KerasLayout
 from samestep.common.steps.record import RecordedTensor
-from samestep.torch_impl.recording.held import Held
+from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.keras.layers import GIVEN, in_layout, is_keras, keras_on_torch, keras_tensors
 
 
