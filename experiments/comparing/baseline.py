@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.comparing import comparison_file, stored
@@ -11,8 +12,7 @@ from samestep.experiments.comparing.against import Earlier
 from samestep.experiments.comparing.row import NOT_RUN
 from samestep.experiments.comparing.row_pairs import request_of
 from samestep.experiments.comparing.speeds import Rounds
-from samestep.experiments.printing.columns import cell
-from samestep.experiments.printing.text import marked, sharing
+from samestep.experiments.printing.text import sharing
 
 _DEEPEST = 2
 """A comparison of one round has run directories below it, one of several rounds has a folder for each cell between."""
@@ -48,7 +48,7 @@ def _group(results: Sequence[RunResult]) -> dict[str, Rounds]:
     """Makes one row of the runs of one request."""
     rows: dict[str, Rounds] = {}
     for group in sharing((request_of(result), result) for result in results).values():
-        name = cell(group[0]).removesuffix(marked("", True))
+        name = str(Cell.of(group[0].config))
         taken = sum(other.partition(" #")[0] == name for other in rows)
         rows[name if not taken else f"{name} #{taken + 1}"] = group
     return rows

@@ -132,8 +132,8 @@ def dot(
         data: As of `Mark`.
     """
     across, up = axes
-    style = f"left:{across.place(point[0])}%;bottom:{up.place(point[1])}%;margin-left:{aside}px"
-    return Mark(f"point {kind}", style, data or {})
+    at = {"left": across.place(point[0]), "bottom": up.place(point[1]), "margin-left": aside}
+    return Mark(f"point {kind}", at, data or {})
 
 
 def whisker(axes: tuple[AxisScale, AxisScale], at: float, ends: Place, kind: str, aside: int = 0) -> Mark:
@@ -148,5 +148,5 @@ def whisker(axes: tuple[AxisScale, AxisScale], at: float, ends: Place, kind: str
     """
     across, up = axes
     low, high = map(up.place, ends)
-    style = f"left:{across.place(at)}%;bottom:{low}%;height:{round(high - low, 2)}%;margin-left:{aside}px"
-    return Mark(f"whisker {kind}", style, {"data-low": ends[0], "data-high": ends[1]})
+    place = {"left": across.place(at), "bottom": low, "height": round(high - low, 2), "margin-left": aside}
+    return Mark(f"whisker {kind}", place, {"data-low": ends[0], "data-high": ends[1]})

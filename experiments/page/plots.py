@@ -38,14 +38,14 @@ class Mark:
 
     Attributes:
         kind: Its class in the style sheet.
-        style: Where it is.
+        at: Where it is: a property of style sheets -> percent, or pixels of a margin.
         data: Attributes of the element, such as the number that it stands for; None is left out.
         said: What stands in it.
         name: What its number is, in a table; that of its kind, unless given.
     """
 
     kind: str
-    style: str
+    at: Mapping[str, float]
     data: Mapping[str, object]
     said: str | None = None
     name: str = ""
@@ -53,7 +53,9 @@ class Mark:
     @property
     def element(self) -> Markup:
         """The mark on the page; no macro of a template, since a page of a thousand rows has ten thousand marks."""
-        given = {"class": self.kind, "style": self.style.removeprefix("left:0%;"), **self.data}
+        at = {name: value for name, value in self.at.items() if value or name != "left" or "width" not in self.at}
+        style = ";".join(f"{name}:{value:g}{'px' if 'margin' in name else '%'}" for name, value in at.items())
+        given = {"class": self.kind, "style": style, **self.data}
         return Markup(f"<i{attributes(given)}>{escape(clean(self.said or ''))}</i>")
 
 
@@ -84,7 +86,7 @@ class Line:
         found: dict[object, Mark] = {}
         for each in self.marks:
             words = each.kind.split()
-            place = (words[0], each.style, *each.data.items())
+            place = (words[0], *each.at.items(), *each.data.items())
             if place in found:
                 both = dict.fromkeys((*found[place].kind.split()[:-1], *words))
                 each = dataclasses.replace(each, kind=" ".join(both))
@@ -186,5 +188,5 @@ def mark(
         name: As of `Mark`.
     """
     left = axis.place(start)
-    style = f"left:{left:g}%" + ("" if end is None else f";width:{round(axis.place(end) - left, 2):g}%")
-    return Mark(kind, style, data or {}, name=name)
+    wide = {} if end is None else {"width": round(axis.place(end) - left, 2)}
+    return Mark(kind, {"left": left, **wide}, data or {}, name=name)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from samestep.common.judging.repetition import CHANGED, EQUAL
 from samestep.experiments.comparing.against import Against, RowDifference
+from samestep.experiments.comparing.quantities import SPEED
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
 from samestep.experiments.printing.grid import Column, table
 from samestep.experiments.printing.text import bullets, fill, paragraphs, screen_width, sharing, short
@@ -12,7 +13,7 @@ COLUMNS = (
     Column("strategy", lambda row: row.cell),
     Column("losses", lambda row: _losses(row)),
     Column("bytes", lambda row: "" if row.losses is None else "CHANGED" if row.bytes else "equal"),
-    Column("examples/s (then)", lambda row: _rates(row)),
+    Column(f"{SPEED.name} (then)", lambda row: _rates(row)),
     Column("ratio", lambda row: _speed(row)),
 )
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from samestep.common.judging.scaling_fit import LEAST_POINTS, amdahl_limit
+from samestep.experiments.comparing.quantities import SPEED
 from samestep.experiments.comparing.scaling import EXPECTED, Scaling, ScalingPoint
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
 from samestep.experiments.printing.grid import Column, explained
@@ -31,7 +32,7 @@ COLUMNS: tuple[Column[Line], ...] = (
         "bytes of a step over TCP (predicted) from host to host",
         3,
     ),
-    Column("examples/s", lambda line: "" if line[1].rate is None else short(line[1].rate)),
+    Column(SPEED.name, lambda line: "" if line[1].rate is None else short(line[1].rate)),
     Column("speed-up", lambda line: _speedup(line[1])),
     Column(
         "[95 %]", lambda line: _interval(line[1]), "[the 95 % confidence interval of its mean over the rounds]", 3, True

@@ -80,9 +80,8 @@ class _Chart:
 
     def draw(self, mark: Mark, y: float) -> None:
         """Draws a mark of the page on the track that begins at a height."""
-        ends = dict(part.split(":") for part in mark.style.split(";"))
         share = (self._right - self._left) / 100
-        x, wide = (float(ends.get(name, "0").rstrip("%")) * share for name in ("left", "width"))
+        x, wide = (mark.at.get(name, 0.0) * share for name in ("left", "width"))
         self._mark(mark.kind.split(), self._left + x, wide, y, mark.data)
 
     def swatch(self, kind: str, x: float, y: float) -> None:

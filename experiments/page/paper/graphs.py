@@ -1,6 +1,6 @@
 """Draws curves in a frame with two axes, as the page shows them, at any width."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 from samestep.experiments.page.curves import FRAME, Panel, PlottedCurve
@@ -47,7 +47,7 @@ def graph(panel: Panel, title: str, key: Sequence[tuple[str, str]], width: float
     for each in panel.curves:
         _draw_curve(root, frame, each)
     for each in panel.dots:
-        _mark(root, frame, each.kind.split(), dict(part.split(":") for part in each.style.split(";")), each.said)
+        _mark(root, frame, each.kind.split(), each.at, each.said)
     return root
 
 
@@ -71,13 +71,13 @@ def _draw_curve(root: Element, frame: _Frame, curve: PlottedCurve) -> None:
     put(drawn, "title").text = curve.title
 
 
-def _mark(root: Element, frame: _Frame, kinds: Sequence[str], at: dict[str, str], said: str | None) -> None:
-    x = frame.x(float(at["left"].rstrip("%"))) + float(at.get("margin-left", "0").removesuffix("px"))
-    y = frame.y(100 - float(at["bottom"].rstrip("%")))
+def _mark(root: Element, frame: _Frame, kinds: Sequence[str], at: Mapping[str, float], said: str | None) -> None:
+    x = frame.x(at["left"]) + at.get("margin-left", 0.0)
+    y = frame.y(100 - at["bottom"])
     if said:
         write(root, x + 8, y + 4, said, "small")
     elif kinds[0] == "whisker":
-        top = y - (frame.y(float(at["height"].rstrip("%"))) - frame.y(0))
+        top = y - (frame.y(at["height"]) - frame.y(0))
         stroke(root, "wire", [(x, y), (x, top)])
     else:
         point(root, kinds[-1], x, y)
