@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from samestep.common.ledger import STATE_OF_A_DEVICE
+from samestep.common.memory import ACTIVATIONS, GATHERED
 from samestep.experiments.advising.prediction import Prediction
 from samestep.experiments.printing.grid import Column, fit, meanings, table
 from samestep.experiments.printing.text import bullets, common_unit, in_unit, screen_width, size
@@ -35,8 +36,8 @@ def _columns(rows: Sequence[Prediction], given: int | None) -> tuple[Column[Pred
         Column("mesh", lambda row: str(row.run.mesh), gives_way=5),
         of("state", lambda row: row.ledger.state_bytes, STATE_OF_A_DEVICE),
         of("(textbook)", lambda row: row.textbook("state"), "(by the textbook)", gives_way=4, is_detail=True),
-        of("gathered", lambda row: row.fullest.params_peak_bytes - row.fullest.params_bytes, _GATHERED, 3),
-        of("activations", lambda row: row.fullest.activations_bytes, _ACTIVATIONS, 3),
+        of("gathered", lambda row: GATHERED.held(row.fullest), _GATHERED, 3),
+        of("activations", lambda row: ACTIVATIONS.held(row.fullest), _ACTIVATIONS, 3),
         of("needed", lambda row: row.needed_bytes, _NEEDED),
         *((fits,) if memory else ()),
         of("sent", lambda row: row.sent_bytes_per_device, "by each device in a step, on average", 1),

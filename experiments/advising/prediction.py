@@ -11,6 +11,7 @@ from samestep.common.costs.textbook import formulas
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import flag
 from samestep.common.ledger import Footprint, Ledger
+from samestep.common.memory import ACTIVATIONS, GATHERED, STATE
 from samestep.common.mesh import Mesh
 from samestep.common.request import KEPT_WEIGHTS, MAX_PREDICTED_DEVICES, RunConfig
 from samestep.common.run import parse_prediction
@@ -112,9 +113,7 @@ class Prediction:
 
 def needed_bytes(footprint: Footprint) -> int:
     """Returns the most that a device needs for tensors: all classes at their peaks at once, which is an upper bound."""
-    activations = footprint.activations_bytes or 0
-    gathered = footprint.params_peak_bytes - footprint.params_bytes
-    return footprint.state_bytes + gathered + activations
+    return sum(each.bytes_of(footprint) for each in (STATE, GATHERED, ACTIVATIONS))
 
 
 @contextlib.contextmanager
