@@ -51,7 +51,7 @@ class Holding(Protocol):
         """Adds up the squares of a whole gradient; to be called on each replica.
 
         Args:
-            names: Of the parameters.
+            names: The names of the parameters.
             squares: Those of what a replica has of the gradient of each.
         """
 

@@ -70,11 +70,11 @@ class BlockPass(NamedTuple):
 
     Attributes:
         tokens: Those of a device.
-        width: Of the stream.
-        queries: Of the queries of all heads.
-        keys: Of their keys, and as many of their values.
-        head: Of one head.
-        values: Of what attention returns.
+        width: The width of the stream.
+        queries: The width of the queries of all heads.
+        keys: The width of their keys, and of their values.
+        head: The width of one head.
+        values: The width of what attention returns.
         taken: The experts that a token takes; 0 where the block has none.
         parts: Into how many parts layers are cut inside.
         splits_between: Whether what lies between these layers is cut as well.

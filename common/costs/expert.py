@@ -48,7 +48,7 @@ def ep_as_routed(run: Run, backend: str, measures: Sequence[Mapping[str, float]]
     Args:
         run: What is trained.
         backend: As in `ep`.
-        measures: Of each rank, see `common/workload/routing.py`.
+        measures: Those of each rank, see `common/workload/routing.py`.
 
     Returns:
         The footprint of each rank, the exchanges of the first one, and what all put on the wire.

@@ -62,8 +62,8 @@ class ShardPart(NamedTuple):
     """A rank's part of what goes together, in numbers, padded to the first rank's.
 
     Attributes:
-        shared: Of parameters that all ranks have.
-        of_experts: Of those of experts, where ranks have different ones; they go by themselves.
+        shared: The part of the parameters that all ranks have.
+        of_experts: The part of those of experts, where ranks have different ones; they go by themselves.
     """
 
     shared: int

@@ -73,7 +73,7 @@ def zero(run: Run, backend: str, stage: int) -> tuple[Formula, ...]:
     Args:
         run: What is trained.
         backend: What carries its exchanges.
-        stage: Of ZeRO; 0 is plain data parallelism, in which every device holds everything.
+        stage: The stage of ZeRO; 0 is plain data parallelism, in which every device holds everything.
     """
     if run.mesh.parts("stacked") > 1:  # whose experts the paper does not have
         return ()

@@ -37,13 +37,13 @@ class Parity:
         passed: Whether everything that was compared agrees; None if nothing was.
         reason: Why it did not pass, was not judged, or passed though its curve is off; "" if it passed as it is.
         first_bad_step: The first step (from 0) whose loss deviates too far; None if none does.
-        deviations: Of the loss at each step that was compared, relative as above, None where not finite. Older results
+        deviations: How far the loss of each compared step is off, relative as above, None where not finite. Older results
             have none.
         is_amplified: Whether the curve is off by rounding alone: it passed by single steps, or in float64.
         amplification: By how much a small relative move of the first weights moves the losses of the reference, relative to
             that move; None where it was not measured.
         loss_bound: The largest deviation of a loss that was allowed, if it is not that of the dtype.
-        blame: Of a run that did not pass though its strategy is right: how its model is another function, as a clause that begins
+        blame: If a run did not pass though its strategy is right: how its model is another function, as a clause that begins
             the reason; "" where it may be the strategy.
     """
 

@@ -43,7 +43,7 @@ class Side:
         trained_alone: The names of the parameters that got a gradient and that the other run does not have.
         shares_layers: Whether its ranks hold parts of the same layers (tensor parallelism), so they need the same examples.
         earlier: The learning rate and a hash of the examples of each step before these, where the other goes on after them.
-        class_weights: Of each rank, a hash of the weights that its loss functions were given for classes, 0 without any.
+        class_weights: For each rank, a hash of the weights that its loss functions were given for classes, 0 without any.
     """
 
     world: int

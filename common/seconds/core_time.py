@@ -43,7 +43,7 @@ class Cores:
 
     Attributes:
         matmul: Size of square matrices -> FLOP/s of their product on one core; the sizes ascend.
-        element_seconds: Of an elementwise operation and its gradient, for one element.
+        element_seconds: The seconds of an elementwise operation and its gradient, for one element.
         latency_seconds: Operation of a send -> seconds of a small one between two processes.
         exchange_bytes_per_second: The same -> bytes a second of a large one.
         overhead_seconds: Row -> seconds of a step beside everything else, and of each segment and micro-batch.

@@ -43,9 +43,9 @@ class StepTime:
         tensor_exchange: All-reduces along `tensor`.
         pipeline_bubble: In which a stage waits for the first or the last micro-batches.
         pipeline_sends: What stages send each other.
-        data_exchange: Of gradients and parameters along `data` and `shard`, as far as nothing hides it.
+        data_exchange: The seconds of gradients and parameters along `data` and `shard`, as far as nothing hides it.
         optimizer: The update.
-        beside: Of further axes, along which blocks exchange all to all, the seconds of that.
+        beside: Further axes, along which blocks exchange all to all -> the seconds of that.
     """
 
     compute: float

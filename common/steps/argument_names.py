@@ -10,7 +10,7 @@ def names_of(kinds: type | tuple[type, ...], arguments: Sequence[object], keywor
     """Returns the names of the tensors of a call, those of mappings and keywords in the order of their names.
 
     Args:
-        kinds: Of what tensors are.
+        kinds: The types of tensors.
         arguments: The arguments; a single one that is a batch gives its keys.
         keywords: The keywords.
     """

@@ -123,7 +123,7 @@ class RecordedStep:
             A tensor without a gradient has NaN in the fields of that phase.
         targets: The hash of each example with what its loss was computed with, as far as it is seen: targets, or the data of a
             script that calls no module. Floats are rounded to 8 binary digits, since they may have been computed.
-        arguments: Of calls with several arguments that hold examples, name -> 4 bytes of each example of that argument alone, as
+        arguments: For calls with several arguments that hold examples, name -> 4 bytes of each example of that argument alone, as
             `rows.argument_sums` says. The name is a keyword, a position or the key of a batch that is a mapping.
     """
 
@@ -175,7 +175,7 @@ def step_frame(step: RecordedStep, sums: tuple[bytes | None, bytes | None] | Non
 
     Args:
         step: The step.
-        sums: Of each example, and of each with its targets, what `rows.mix` has not mixed yet; they take the place of the hashes.
+        sums: For each example, and each with its targets, what `rows.mix` has not mixed yet; they take the place of the hashes.
     """
     stats, (rows, targets) = step.stats, sums or (_packed(step.rows), _packed(step.targets))
     sizes = len(step.losses), None if rows is None else len(rows) // 8, None if targets is None else len(targets) // 8

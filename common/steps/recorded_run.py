@@ -90,7 +90,7 @@ class RunStep:
         targets: The hashes of each rank's examples with their targets; None if nobody knows them.
         is_evaluated: Whether the model was in evaluation mode.
         counts: As `RecordedStep.counts` of the first rank.
-        class_weights: Of each rank with a loss that has targets, a hash of the weights for classes, 0 without any.
+        class_weights: For each rank with a loss that has targets, a hash of the weights for classes, 0 without any.
         arguments: Those of each rank's examples, as `RecordedStep.arguments` has them.
     """
 

@@ -13,7 +13,7 @@ def kill_workers(folder: Path) -> None:
     Whoever watches over them hears nothing of it: a DataLoader would raise that its worker was killed.
 
     Args:
-        folder: Of the record. A rank has a file of its own there.
+        folder: The folder of the record. A rank has a file of its own there.
     """
     with contextlib.suppress(ValueError):  # in another thread than the main one, which alone runs handlers
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -18,7 +18,7 @@ class Kept:
         whole: On every rank of the axis `tensor`, whole.
         parts: In equal parts along it.
         sequence: In equal parts along it if the sequence is split as well, else whole.
-        batch_bytes: Of the batch itself; micro-batches are views of the same memory.
+        batch_bytes: The bytes of the batch itself; micro-batches are views of the same memory.
         fixed_bytes: For each micro-batch, however many examples it has.
         copied_bytes: For each micro-batch as well, in equal parts along `tensor`: copies of kernels that are split.
         statistics_bytes: For each micro-batch as well: the statistics of the batch, which frozen layers do not keep.

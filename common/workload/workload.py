@@ -24,7 +24,7 @@ class Workload:
         learning_rates: Optimizer name -> default rate, where it is not the optimizer's own; the default optimizer first.
         batch_size: Default GLOBAL batch size.
         steps: Default number of steps.
-        source: Of a published model, where its sizes come from; it can be predicted, not run. "" for those that can be run.
+        source: Where the sizes of a published model come from; it can be predicted, not run. "" for those that can be run.
     """
 
     name: str

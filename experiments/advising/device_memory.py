@@ -54,7 +54,7 @@ def needed(places: Sequence[PipePlace], run: Run, rows: int, schedule: str, coun
     """Returns what the device that needs most needs.
 
     Args:
-        places: Of the run, however many micro-batches it has.
+        places: Those of the run, however many micro-batches it has.
         run: The run.
         rows: The examples of a replica in a step.
         schedule: The schedule of its pipeline; "" for a row without schedules, whose micro-batches follow each other.

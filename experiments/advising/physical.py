@@ -25,7 +25,7 @@ def odd_figure(cores: Cores, memory_bytes_per_second: float) -> str:
 
     Args:
         cores: What was measured of the cores.
-        memory_bytes_per_second: Of the memory; no message between two processes passes faster than that.
+        memory_bytes_per_second: The rate of the memory; no message between two processes passes faster than that.
     """
     for what, value, unit, least, most in _figures(cores, memory_bytes_per_second):
         if not (math.isfinite(value) and least <= value <= most):

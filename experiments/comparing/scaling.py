@@ -57,7 +57,7 @@ class Scaling:
         cell: The cell of the row, without its devices.
         kind: "strong": the global batch stays the same. "weak": the batch of each device does.
         points: The points by the number of devices, the fewest first.
-        serial_share: Of a step, by Amdahl's formula, of weak scaling by Gustafson's; None with too few points to fit.
+        serial_share: The share of a step, by Amdahl's formula, for weak scaling by Gustafson's; None with too few points to fit.
         serial_interval: The share's 95 % confidence interval over the rounds; None with a single round.
         emulation: What ran instead of the strategy's own API.
     """

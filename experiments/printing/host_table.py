@@ -31,7 +31,7 @@ def spell_sum(sizes: Sequence[tuple[float, float | None]], unit: str = "KiB") ->
     """Returns what one host or several send in a step, with what was predicted; "" without hosts.
 
     Args:
-        sizes: Of each, the bytes measured and predicted.
+        sizes: The bytes of each, measured and predicted.
         unit: One of `UNITS`; it is not written.
     """
     if not sizes:

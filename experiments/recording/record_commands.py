@@ -48,7 +48,7 @@ def why_not_again(header: RecordHeader) -> str:
     """Says why the command of a record cannot be run again; "" if it can.
 
     Args:
-        header: Of the record.
+        header: The header of the record.
     """
     command = header.command
     if not command:
@@ -64,7 +64,7 @@ def start_of(header: RecordHeader) -> Path | None:
     """Returns where the command of a record is started again: where it was, or here, if its script is there.
 
     Args:
-        header: Of the record.
+        header: The header of the record.
     """
     scripts = [word for word in header.command if word.endswith(".py")][:1]
     places = (Path(header.directory), Path.cwd())

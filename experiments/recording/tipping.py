@@ -121,7 +121,7 @@ def _rerun(side: Reruns, seed: int, num_steps: int, before: Sequence[RecordedRun
 
     Args:
         side: The run.
-        seed: Of the perturbation.
+        seed: The seed of the perturbation.
         num_steps: How many steps it takes.
         before: The reruns that there are.
     """

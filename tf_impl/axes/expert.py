@@ -95,7 +95,7 @@ class ExpertParts:
         """Adds up the squares of a whole gradient; those of experts over all replicas along the axis.
 
         Args:
-            names: Of the parameters.
+            names: The names of the parameters.
             squares: Those of what a replica has of the gradient of each.
         """
         of_experts, shared = (

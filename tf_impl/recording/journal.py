@@ -45,7 +45,7 @@ class Note:
         num_losses: Their number, which is that of the passes.
         lr: The learning rate; NaN where there is no optimizer.
         transforms: How gradients were scaled and clipped; NaN where they were not.
-        sums: Of the examples, what makes their hashes once it is mixed; None if there were none, or too many to keep.
+        sums: What makes the hashes of the examples once it is mixed; None if there were none, or too many to keep.
         arguments: As `RecordedStep.arguments`.
     """
 

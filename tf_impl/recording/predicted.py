@@ -81,7 +81,7 @@ class Predicted:
         """Returns the rows of a step that no model which is trained has returned.
 
         Args:
-            sums: Of the rows, what makes their hashes once it is mixed; None if nobody knows them.
+            sums: What makes the hashes of the rows once it is mixed; None if nobody knows them.
             plans: Those of the optimizers, which say what is trained.
         """
         if not (self._held or self._rows) or not sums:

@@ -181,7 +181,7 @@ class ArgumentRings:
         """Writes those of a call in a graph. What is returned has to be run.
 
         Args:
-            numbers: Of the examples, int64 [examples].
+            numbers: The numbers of the examples, int64 [examples].
             sums: The sums of each argument, int64 [examples].
             names: The name of each; "" if nobody knows it.
         """

@@ -91,7 +91,7 @@ def divided(parameters: Sequence[nn.Parameter], count: int) -> Exchange:
     """Divides gradients at the end of a step: what averages others over all ranks does so for experts over fewer, or adds up.
 
     Args:
-        parameters: Of experts.
+        parameters: Those of experts.
         count: By what.
     """
 

@@ -9,7 +9,7 @@ def activate(name: str, x: torch.Tensor) -> torch.Tensor:
 
     Args:
         name: A name in `ACTIVATIONS`.
-        x: Of any shape.
+        x: An array of any shape.
     """
     return {"gelu": functional.gelu, "relu": functional.relu}[name](x)
 

@@ -74,7 +74,7 @@ def update_own(
     """Has an optimizer update the parameters of this rank alone, and broadcast them behind each update, in one piece.
 
     Args:
-        optimizer: Of all parameters, in which nothing has been updated.
+        optimizer: That of all parameters, in which nothing has been updated.
         owners: The rank that updates each that is trained.
         group: The ranks.
     """

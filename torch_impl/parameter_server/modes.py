@@ -25,7 +25,7 @@ class PullEverything:
 
     Attributes:
         stage: The part of the model that the worker runs.
-        local_state: Of what stays here: the buffers of the copy, such as running statistics.
+        local_state: The state of what stays here: the buffers of the copy, such as running statistics.
     """
 
     def __init__(self, stage: Stage) -> None:

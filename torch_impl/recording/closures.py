@@ -26,7 +26,7 @@ def with_followed_closure(
         arguments: The arguments of the step.
         closure: The one among them.
         before: Is called before each call of the closure, with the optimizer.
-        after: Likewise after it.
+        after: Is called after each, with the optimizer as well.
     """
     places, keywords = arguments
 

@@ -61,7 +61,7 @@ def average_experts(run: Run, stages: Sequence[Stage], mesh: DeviceMesh, device:
 
     Args:
         run: What is trained.
-        stages: Of this rank, after `distribute`.
+        stages: Those of this rank, after `distribute`.
         mesh: All ranks.
         device: The device of this process.
     """
@@ -106,8 +106,8 @@ def spread_optimizer(run: Run, stages: Sequence[Stage], parts: Parts, mesh: Devi
 
     Args:
         run: What is trained.
-        stages: Of this rank, after `distribute`.
-        parts: Of the program.
+        stages: Those of this rank, after `distribute`.
+        parts: The parts of the program.
         mesh: All ranks.
     """
     optimizer, group = parts.optimizer, along(mesh, run.mesh.replica_axes).get_group()

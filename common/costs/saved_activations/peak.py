@@ -20,7 +20,7 @@ class Moment(NamedTuple):
     """What is in flight ahead of a backward pass.
 
     Attributes:
-        counts: Of each stage of a rank.
+        counts: Those of each stage of a rank.
         stage: Through which of them the pass goes; where gradients by weights are put off, none is computed again for it.
     """
 

@@ -50,8 +50,8 @@ def judge_unless_rounded(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | No
     """Judges two recorded runs; returns None at the first step after which they are apart by no more than rounding may make.
 
     Args:
-        a: As for `judge`.
-        b: Likewise.
+        a: One run.
+        b: The other run.
 
     Raises:
         ConfigError: They have no step or no tensor in common.

@@ -33,7 +33,7 @@ class Seen:
         first_apart: How far the weights were apart at first, relative to their norm.
         last_apart: How far they are now.
         resolution: The smallest relative error of a gradient that the first step would have shown; None if that is not known.
-        jump: Of the first step its number, the tensor that rounding moves most, and by what share of its norm: as reruns show of
+        jump: The number of the first step, the tensor that rounding moves most, and by what share of its norm: as reruns show of
             that tensor itself, where there are any.
         off: The largest difference of all: of a loss or a gradient relative to its norm, of weights relative to their last move.
         num_unseen: How many steps have no gradients or no weights in one of the records.

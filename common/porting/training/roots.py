@@ -14,8 +14,8 @@ def explain_root(settings: tuple[Hyper, Hyper], gradient: np.ndarray, steps: tup
     """Says where each side adds epsilon, if that is known of RMSprop or Adagrad and explains both first steps.
 
     Args:
-        settings: Of the optimizers of both sides.
-        gradient: Of a parameter, the same on both sides.
+        settings: The settings of the optimizers of both sides.
+        gradient: The gradient of a parameter, the same on both sides.
         steps: How far both sides moved it.
     """
     under = [_is_under(each, gradient, step) for each, step in zip(settings, steps, strict=True)]

@@ -11,7 +11,7 @@ def decayed_everywhere(program: TrainingProgram, context: Context) -> bool:
 
     Args:
         program: The program to be made wrong.
-        context: Of no matter.
+        context: Not used.
     """
     right, spares = program.optimizer_at, program.optimizer.spares_vectors
     if spares:

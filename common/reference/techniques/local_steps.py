@@ -40,7 +40,7 @@ def _period_from_here(program: TrainingProgram, context: Context) -> bool:
 
     Args:
         program: The program to be made wrong.
-        context: Of no matter.
+        context: Not used.
     """
     if (together := program.together) is None:
         return False
@@ -56,7 +56,7 @@ def _meet(
     Args:
         wrong: Does so, given the programs of the ranks and the right way.
         program: The program to be made wrong.
-        context: Of no matter.
+        context: Not used.
     """
     if (together := program.together) is None:
         return False
@@ -95,7 +95,7 @@ def _end_after_first(program: TrainingProgram, context: Context) -> bool:
 
     Args:
         program: The program to be made wrong.
-        context: Of no matter.
+        context: Not used.
     """
     if (together := program.together) is None:
         return False
@@ -109,7 +109,7 @@ def _average_gradients(program: TrainingProgram, context: Context) -> bool:
 
     Args:
         program: The program to be made wrong.
-        context: Of no matter.
+        context: Not used.
     """
     if (together := program.together) is None:
         return False

@@ -11,7 +11,7 @@ def one_rate(program: TrainingProgram, context: Context) -> bool:
 
     Args:
         program: The program to be made wrong.
-        context: Of no matter.
+        context: Not used.
     """
     right, asked = program.optimizer_at, program.optimizer.vector_rate
     if asked != 1:

@@ -131,7 +131,7 @@ def address_for_others(directory: Path, roles: Sequence[str], role: str) -> str:
 
     Args:
         directory: The run directory.
-        roles: Of all processes.
+        roles: The roles of all processes.
         role: That of the process.
     """
     collected = _collected(directory)

@@ -25,8 +25,8 @@ class Param:
         lookups: How many of its rows one example looks up by id; 0: every example reads all of it.
         groups: Along `split`, how many groups of indices stay together (attention heads); 0: each index stands alone.
         shares_input: Whether its layer reads what an earlier layer reads, so that one gradient serves both.
-        tied: Of a table, whether a later layer multiplies with all of it, as with a kernel.
-        stacked: Of how many layers it stacks what they have, along its first dim, of which an example takes some; 0: of none.
+        tied: Whether it is a table and a later layer multiplies with all of it, as with a kernel.
+        stacked: How many layers it stacks along its first dim, of which an example takes some; 0: none.
         frozen: Whether it stays as it is: it has no gradient and no optimizer state.
         reads: How often a forward pass reads it: its layer does, and each regularizer that adds it to the loss.
         unreached: Whether no gradient reaches it in any step, since the loss does not depend on it; its state is kept.

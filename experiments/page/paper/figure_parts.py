@@ -56,7 +56,7 @@ def draw_key(
         root: The drawing.
         items: The kind of each mark, and its meaning.
         y: The middle of the first line.
-        width: Of the drawing.
+        width: The width of the drawing.
         swatch: Draws a mark of a kind; it is given its left edge and its middle.
     """
     x = 0.0

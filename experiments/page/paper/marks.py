@@ -20,8 +20,8 @@ def point(parent: Element, framework: str, x: float, y: float) -> None:
     Args:
         parent: The parent of the shape.
         framework: The framework of the row, which the colour follows.
-        x: The middle.
-        y: Likewise.
+        x: The middle, from the left.
+        y: The middle, from above.
     """
     names, kind = list(BUILDERS), f"mark-{framework}"
     if framework == names[0]:
@@ -38,8 +38,8 @@ def cross(parent: Element, x: float, y: float) -> None:
 
     Args:
         parent: The parent of the shape.
-        x: The middle.
-        y: Likewise.
+        x: The middle, from the left.
+        y: The middle, from above.
     """
     for turn in (1, -1):
         stroke(parent, "missed", [(x - SIZE, y - turn * SIZE), (x + SIZE, y + turn * SIZE)], 2)

@@ -34,7 +34,7 @@ def swatches(results: Sequence[RunResult]) -> list[tuple[str, str]]:
     """Returns the kinds of marks, with what they mean.
 
     Args:
-        results: Of the rows that are drawn.
+        results: The results of the rows that are drawn.
     """
     found = [(_kind(quantity.name), f"{quantity.name}: {quantity.meaning}") for quantity in STEP_PARTS]
     if any(result.step_seconds_median and not result.step_parts for result in results):
@@ -89,7 +89,7 @@ def parts_of(result: RunResult) -> dict[str, float]:
     """Returns the seconds of each part of a step by its name, in the order of the bar; nothing where nobody told them apart.
 
     Args:
-        result: Of a run.
+        result: The result of a run.
     """
     found = result.step_parts
     return {_NAMES[n].name: seconds for n in PARTS if (seconds := getattr(found, n)) is not None} if found else {}
@@ -110,7 +110,7 @@ def shares(result: RunResult, most: int) -> str:
     """Returns the largest parts of a step, as in "71 % waiting, 12 % computing".
 
     Args:
-        result: Of a run.
+        result: The result of a run.
         most: How many are named, of those that are not small.
     """
     parts = parts_of(result)

@@ -51,7 +51,7 @@ class LoaderPasses:
 
         Args:
             batches: What `begin` was given.
-            num_examples: Of the batch. They count for the pass that began first, in which others are validations.
+            num_examples: The number in the batch. They count for the pass that began first, in which others are validations.
         """
         if (found := self._open.get(id(batches))) is not None:
             found[1].append(None)

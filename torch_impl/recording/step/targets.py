@@ -212,7 +212,7 @@ def _saved(node: Node, name: str) -> torch.Tensor | None:
 
     Args:
         node: The node.
-        name: Of its attribute: to look up a string that is made anew takes several times as long.
+        name: The name of its attribute: to look up a string that is made anew takes several times as long.
     """
     raw = getattr(node, name, None)
     if isinstance(raw, (tuple, list)):
