@@ -198,7 +198,7 @@ class StrategyInfo:
         backend: What carries its exchanges between CPUs: "memory", "gloo", "grpc" or "tensorpipe".
         reference: The API it shows.
         status: What the maintainers of that API say of it.
-        twin: Its counterpart in the other framework, as framework:strategy, or ""; the relation is symmetric.
+        counterpart: Its equivalent in the other framework, as framework:strategy, or ""; the relation is symmetric.
         options: A frozen dataclass; its fields are the strategy's own options.
         measures: The quantities that `Program.measures` returns.
         dtypes: The dtypes it can train in.
@@ -228,7 +228,7 @@ class StrategyInfo:
     backend: str
     reference: str
     status: str
-    twin: str = ""
+    counterpart: str = ""
     options: type = NoOptions
     cost_as_measured: Callable[[Run, str, Sequence[Mapping[str, float]]], Ledger] | None = None
     cost_at: Callable[[Run, str, int], Ledger] | None = None

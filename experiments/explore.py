@@ -82,10 +82,10 @@ def _of_rows(named: Sequence[str], only_predicted: bool) -> "tuple[Grid, list[Ce
 
 
 def _beside(cell: Cell) -> Cell:
-    """Returns the row that is shown beside another one: its twin, or what has one device."""
+    """Returns the row that is shown beside another one: its counterpart, or what has one device."""
     from samestep.common.catalog import framework_info
 
-    return Cell.parse(cell.info.twin or f"{cell.framework}:{framework_info(cell.framework).reference_row}")
+    return Cell.parse(cell.info.counterpart or f"{cell.framework}:{framework_info(cell.framework).reference_row}")
 
 
 def _measure(grid: "Grid", cells: Sequence[Cell], devices: int) -> "dict[Cell, Measured]":
@@ -133,7 +133,7 @@ def _parser() -> Parser:
         metavar="CELL",
         help=(
             "one or two strategies, as in torch:fsdp, or the directories of one or two runs; a single one is "
-            "shown beside its twin in the other framework"
+            "shown beside its counterpart in the other framework"
         ),
     )
     told = "file to write (default: %(default)s)"

@@ -92,7 +92,8 @@ def _record(framework: str, row: StrategyInfo) -> dict[str, Scalar]:
         "dtypes": " ".join(row.dtypes),
         "api": row.reference,
         "upstream": row.status,
-        "twin": row.twin,
+        "counterpart": row.counterpart,
+        "twin": row.counterpart,  # its name until the next release
         "emulation": row.emulation,
         "lacks": lacks(framework, row.name),
     }
@@ -153,10 +154,10 @@ def _describe(config: RunConfig) -> str:
     parts = [fill(" ".join(part.split())) for part in parts]
     parts.append("\n".join(fill(f"{name}: {value}", indent="    ") for name, value in facts.items()))
     parts.append(_difference(framework, row, source))
-    if row.twin:
-        twin = Cell.parse(row.twin)
-        said = fill(f"Its twin is {twin}: {twin.info.summary}")
-        parts.append(f"{said}\n{strategy_file(twin.framework, twin.strategy)}")
+    if row.counterpart:
+        other = Cell.parse(row.counterpart)
+        said = fill(f"Its counterpart is {other}: {other.info.summary}")
+        parts.append(f"{said}\n{strategy_file(other.framework, other.strategy)}")
     return paragraphs(*parts)
 
 

@@ -123,10 +123,10 @@ def test_what_is_gone_stays_gone(pattern: str, allowed: set[str]) -> None:
     assert found <= allowed
 
 
-def test_a_twin_is_its_twins_twin() -> None:
-    twins = {f"{framework}:{row.name}": row.twin for framework, row in catalogue() if row.twin}
-    assert {twin: name for name, twin in twins.items()} == twins
-    assert twins["torch:tp"] == "tf:dtensor"
+def test_a_counterpart_is_that_of_its_counterpart() -> None:
+    found = {f"{framework}:{row.name}": row.counterpart for framework, row in catalogue() if row.counterpart}
+    assert {other: name for name, other in found.items()} == found
+    assert found["torch:tp"] == "tf:dtensor"
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -62,9 +62,9 @@ function describe(side) {
   Object.assign(part("h3"), { textContent: row.name, className: row.framework });
   part(".summary").textContent = `${row.summary} ${row.emulated}`.trim();
   part(".mesh").textContent = step ? `On ${step.mesh.replaceAll(",", ", ")}. ${row.model}`.trim() : "";
-  const button = part(".twin button");
-  button.hidden = row.twin === null || inputs[other(side).name].value === `${row.twin}`;
-  button.textContent = row.twin === null ? "" : `Show its twin beside it: ${data.rows[row.twin].name}`;
+  const button = part(".counterpart button");
+  button.hidden = row.counterpart === null || inputs[other(side).name].value === `${row.counterpart}`;
+  button.textContent = row.counterpart === null ? "" : `Show its counterpart beside it: ${data.rows[row.counterpart].name}`;
   part(".totals").replaceChildren();
   (step ? step.totals : []).forEach((total, number) => {
     const box = html(part(".totals"), "div");
@@ -169,7 +169,7 @@ inputs.place.addEventListener("input", () => { play(false); go(inputs.place.valu
 const does = { play: () => play(!playing), back: () => step(-1), next: () => step(1) };
 for (const [id, act] of Object.entries(does)) find(id).addEventListener("click", act);
 for (const side of sides)
-  side.place.querySelector(".twin button").addEventListener("click", () => { inputs[other(side).name].value = side.row.twin; choose(); });
+  side.place.querySelector(".counterpart button").addEventListener("click", () => { inputs[other(side).name].value = side.row.counterpart; choose(); });
 document.addEventListener("keydown", event => {
   if (event.target.closest("input, select, button, summary, .scroll, a") || event.altKey || event.ctrlKey || event.metaKey) return;
   const act = { " ": does.play, ArrowRight: does.next, ArrowLeft: does.back }[event.key];

@@ -84,13 +84,13 @@ def _name(cell: Cell) -> str:
 
 def _row(grid: Grid, cell: Cell, measured: tuple[str, dict[str, object]] | None) -> dict[str, object]:
     info = cell.info
-    twin = next((number for number, row in enumerate(grid.rows) if str(row) == info.twin), None)
+    counterpart = next((number for number, row in enumerate(grid.rows) if str(row) == info.counterpart), None)
     return {
         "name": _name(cell),
         "framework": cell.framework,
         "summary": info.summary,
         "emulated": explain_emulation("It", info.emulation) if info.emulation else "",
-        "twin": twin,
+        "counterpart": counterpart,
         "model": _own_model(grid, cell),
         "about": _in_paragraphs(cell),
         "steps": dict(predicted(grid, cell)),
@@ -102,7 +102,8 @@ def _own_model(grid: Grid, cell: Cell) -> str:
     """Returns what is said of a row that trains another model than the others; "" of the others."""
     if request_of(grid.base, cell).workload == cell.apply_to(grid.base).workload:
         return ""
-    return f"Its model has {EXPERTS} experts in each block, which it cuts. So its bytes compare with those of its twin only."
+    cut = f"Its model has {EXPERTS} experts in each block, which it cuts."
+    return f"{cut} So its bytes compare with those of its counterpart only."
 
 
 def _in_paragraphs(cell: Cell) -> list[str]:

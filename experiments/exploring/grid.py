@@ -121,16 +121,16 @@ def request(grid: Grid, cell: Cell, devices: int, width: int | None) -> RunConfi
 def _mesh(info: StrategyInfo, devices: int) -> str:
     """Returns the mesh of so many devices on which a row shows what it is for.
 
-    It lies along the first axis of the row that its twin has as well, so that twins do the same. A row that cuts a model both
-    between its layers and inside them does so first, and takes other examples with what is left.
+    It lies along the first axis of the row that its counterpart has as well, so that both do the same. A row that cuts a model
+    both between its layers and inside them does so first, and takes other examples with what is left.
     """
-    twin_axes = Cell.parse(info.twin).info.axes if info.twin else ()
+    shared = Cell.parse(info.counterpart).info.axes if info.counterpart else ()
     cuts = {name: AXES[name].cuts[:1] for name in info.axes}
     several = [name for cut in ("layers", "features", "examples") for name in info.axes if cuts[name] == (cut,)]
     halvings = devices.bit_length() - 1
     if {("layers",), ("features",)} <= {*cuts.values()} and 0 < halvings <= len(several) and devices == 1 << halvings:
         return str(Mesh(tuple((name, 2) for name in several[:halvings])))
-    axis = next((name for name in info.axes if name in twin_axes), info.axes[0])
+    axis = next((name for name in info.axes if name in shared), info.axes[0])
     return str(Mesh(((axis, devices),)))
 
 

@@ -139,9 +139,9 @@ def test_every_exchange_goes_between_devices_and_is_explained(data: Mapping[str,
 def test_twins_lie_along_the_same_axis_and_a_row_of_all_axes_along_several(data: Mapping[str, object]) -> None:
     steps = {row["name"]: row["steps"][key_of(8, 128)] for row in data["rows"]}
     meshes = {name: step["mesh"] for name, step in steps.items()}
-    for name, twin in ((row["name"], row["twin"]) for row in data["rows"]):
-        if twin is not None:
-            assert meshes[name] == meshes[data["rows"][twin]["name"]]
+    for name, other in ((row["name"], row["counterpart"]) for row in data["rows"]):
+        if other is not None:
+            assert meshes[name] == meshes[data["rows"][other]["name"]]
     assert meshes["tf:dtensor"] == "tensor=8"
     assert meshes["torch:hybrid"] == "pipe=2,tensor=2,data=2"
     assert meshes["torch:fsdp"] == "shard=8"
@@ -190,13 +190,14 @@ def test_what_lends_parameters_hands_them_out(data: Mapping[str, object]) -> Non
         assert sorted(link[::-1] for link in back) == sorted(out)
 
 
-def test_an_emulation_says_so_and_twins_are_paired(data: Mapping[str, object]) -> None:
+def test_an_emulation_says_so_and_counterparts_are_paired(data: Mapping[str, object]) -> None:
     rows = data["rows"]
     for (framework, info), row in zip(((f, r) for f, r in catalogue() if f != "numpy"), rows, strict=True):
         assert row["name"] == f"{framework}:{info.name}" + (" (emulated)" if info.emulation else "")
         assert info.emulation.removeprefix("emulated: ") in row["emulated"]
         assert bool(row["emulated"]) == bool(info.emulation)
-        assert (None if row["twin"] is None else rows[row["twin"]]["twin"]) == (rows.index(row) if info.twin else None)
+        other = row["counterpart"]
+        assert (None if other is None else rows[other]["counterpart"]) == (rows.index(row) if info.counterpart else None)
         assert len(row["about"]) >= 4
 
 

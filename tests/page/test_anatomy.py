@@ -303,7 +303,7 @@ def test_every_strategy_is_drawn_before_any_is_drawn_twice_and_twins_stand_toget
     names = [entry.name for entry, _ in most_telling(rows)]
     assert sorted(names[: len(cells)]) == sorted(cells)
     assert sorted(names) == sorted(crowd)
-    twins = {f"{framework}:{row.name}": row.twin for framework, row in catalogue() if row.twin}
+    twins = {f"{framework}:{row.name}": row.counterpart for framework, row in catalogue() if row.counterpart}
     apart = {cell for cell, twin in twins.items() if abs(names.index(cell) - names.index(twin)) > 1}
     assert len(twins) >= 10 and apart == set()
 

@@ -125,16 +125,16 @@ def test_a_figure_says_that_it_is_predicted(opened: Opened) -> None:
 
 def test_a_twin_is_put_beside_its_twin(opened: Opened) -> None:
     page = opened()
-    assert page.locator("[data-side=left] .twin button").is_hidden()  # fsdp has none
-    page.locator("[data-side=right] .twin button").click()
+    assert page.locator("[data-side=left] .counterpart button").is_hidden()  # fsdp has none
+    page.locator("[data-side=right] .counterpart button").click()
     assert page.locator("[data-side=left] h3").inner_text() == "torch:rpc_parameter_server"
-    assert page.locator(".twin button:visible").count() == 0
+    assert page.locator(".counterpart button:visible").count() == 0
 
 
 def test_what_is_chosen_can_be_passed_on_as_an_address(opened: Opened, explorer: Path) -> None:
     page = opened()
     put(page, "devices", 2)
-    page.locator("[data-side=right] .twin button").click()
+    page.locator("[data-side=right] .counterpart button").click()
     page.goto("about:blank")
     address = f"{explorer.as_uri()}#left=tf%3Adtensor&right=torch%3Atp&devices=4"
     page.goto(address)

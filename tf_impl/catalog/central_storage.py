@@ -17,6 +17,6 @@ ROW = in_one_process(
     cost=central_storage,
     reference="tf.distribute.experimental.CentralStorageStrategy",
     status="experimental; has been since 2.0, and Keras fit logs a wrong loss under it",
-    twin="torch:dp",
+    counterpart="torch:dp",
     needs=needs.check_central,
 )

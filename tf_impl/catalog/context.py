@@ -19,5 +19,5 @@ ROW = in_one_process(
     options=ContextOptions,
     reference="tf.raw_ops.CollectiveAllToAllV2, tf.distribute.MirroredStrategy",
     status="no API; a pattern of DeepSpeed-Ulysses, of collectives of ours between the replicas of a stable strategy",
-    twin="torch:cp",
+    counterpart="torch:cp",
 )

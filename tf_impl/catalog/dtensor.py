@@ -21,7 +21,7 @@ ROW = over_grpc(
     routes=lambda run, ledger, backend: dtensor_routes(run),
     reference="tf.experimental.dtensor",
     status="experimental; some operations are silently wrong when sharded, see docs/tensorflow.md",
-    twin="torch:tp",
+    counterpart="torch:tp",
     options=options.DTensorOptions,
     needs=needs.check_layouts,
 )

@@ -17,5 +17,5 @@ ROW = in_one_process(
     cost=expert,
     reference="tf.raw_ops.CollectiveAllToAllV2, tf.distribute.MirroredStrategy",
     status="no API; a pattern of GShard, of collectives of ours between the replicas of a stable strategy",
-    twin="torch:ep",
+    counterpart="torch:ep",
 )

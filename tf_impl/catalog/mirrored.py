@@ -19,7 +19,7 @@ ROW = in_one_process(
     textbook=REPLICATED,
     reference="tf.distribute.MirroredStrategy",
     status="stable",
-    twin="torch:ddp",
+    counterpart="torch:ddp",
     options=options.MirroredOptions,
     needs=needs.check_reduction,
 )

@@ -21,6 +21,6 @@ ROW = over_grpc(
     textbook=REPLICATED,
     reference="tf.distribute.MultiWorkerMirroredStrategy",
     status="stable; Keras 3.15's fit fails under it, so a custom loop is the only way",
-    twin="torch:c10d",
+    counterpart="torch:c10d",
     needs=needs.check_exchange,
 )

@@ -19,5 +19,5 @@ ROW = in_one_process(
     textbook=REPLICATED,
     reference="tf.function, tf.GradientTape",
     status="stable",
-    twin="torch:single",
+    counterpart="torch:single",
 )

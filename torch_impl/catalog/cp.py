@@ -17,7 +17,7 @@ ROW = over_ranks(
     textbook=textbook.split,
     reference="torch.distributed._functional_collectives.all_to_all_single_autograd",
     status="no API; a pattern of DeepSpeed-Ulysses. torch's context_parallel is experimental, and fails on CPUs (2.13)",
-    twin="tf:context",
+    counterpart="tf:context",
     options=options.ContextOptions,
     refuses=refusals.NO_SWITCH | refusals.PARTS_OF_SUMS,
 )

@@ -17,5 +17,5 @@ ROW = in_one_process(
     textbook=REPLICATED,
     reference="torch.nn.Module, torch.optim",
     status="stable",
-    twin="tf:single",
+    counterpart="tf:single",
 )

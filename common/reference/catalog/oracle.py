@@ -17,7 +17,7 @@ ROW = StrategyInfo(
     backend="memory",
     reference="numpy",
     status="ours",
-    twin="",
+    counterpart="",
     dtypes=("float64",),
     refuses={"fixed_order": "it is the reference of every order"},
 )

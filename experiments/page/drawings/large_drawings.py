@@ -48,7 +48,7 @@ def _drawn(loaded: Loaded, draw: Draw) -> Iterator[tuple[Entry, Element | str]]:
 
 
 def most_telling(rows: Sequence[tuple[Entry, RunResult]]) -> list[tuple[Entry, RunResult]]:
-    """Orders rows for a section that draws only so many: one of each strategy first, twins side by side, then further rows.
+    """Orders rows for a section that draws only so many: one of each strategy first, counterparts side by side, then the rest.
 
     Args:
         rows: The rows with their results, in the order of the report.
@@ -59,7 +59,8 @@ def most_telling(rows: Sequence[tuple[Entry, RunResult]]) -> list[tuple[Entry, R
 
     def order(number: int) -> tuple[int, int, int]:
         own, (_, result) = place[names[number]], rows[number]
-        return times[number], min(own, place.get(strategy_info(result.framework, result.strategy).twin, own)), own
+        other = strategy_info(result.framework, result.strategy).counterpart
+        return times[number], min(own, place.get(other, own)), own
 
     return [rows[number] for number in sorted(range(len(rows)), key=order)]
 
