@@ -146,9 +146,9 @@ def _chosen(advice: Advice) -> list[Timed]:
 COLUMNS: tuple[Column[Timed], ...] = (
     Column[Timed]("strategy", lambda each: each.candidate.row.title),
     Column[Timed]("mesh", lambda each: str(each.candidate.run.mesh)),
-    Column[Timed]("schedule", lambda each: _schedule(each), gives_way=3),
-    Column[Timed]("micro-batch", lambda each: str(each.candidate.microbatch_size), gives_way=1),
-    Column[Timed]("recomputes", lambda each: "yes" if each.candidate.forward_passes > 1 else "no", gives_way=2),
+    Column[Timed]("schedule", lambda each: _schedule(each), drop_priority=3),
+    Column[Timed]("micro-batch", lambda each: str(each.candidate.microbatch_size), drop_priority=1),
+    Column[Timed]("recomputes", lambda each: "yes" if each.candidate.forward_passes > 1 else "no", drop_priority=2),
     Column[Timed]("step s", lambda each: plain_number(each.time.total)),
     Column[Timed]("needs GB", lambda each: plain_number(each.candidate.needed_bytes / 1e9)),
     Column[Timed]("waits", lambda each: f"{reasons.waits(each.time):.0%}".replace("%", " %")),

@@ -33,9 +33,9 @@ def _columns(rows: Sequence[Prediction], given: int | None) -> tuple[Column[Pred
     of = functools.partial(_in_bytes, rows)
     return (
         Column("strategy", lambda row: row.cell),
-        Column("mesh", lambda row: str(row.run.mesh), gives_way=5),
+        Column("mesh", lambda row: str(row.run.mesh), drop_priority=5),
         of("state", lambda row: row.ledger.state_bytes, STATE_OF_A_DEVICE),
-        of("(textbook)", lambda row: row.textbook("state"), "(by the textbook)", gives_way=4, is_detail=True),
+        of("(textbook)", lambda row: row.textbook("state"), "(by the textbook)", drop_priority=4, is_detail=True),
         of("gathered", lambda row: GATHERED.held(row.fullest), _GATHERED, 3),
         of("activations", lambda row: ACTIVATIONS.held(row.fullest), _ACTIVATIONS, 3),
         of("needed", lambda row: row.needed_bytes, _NEEDED),
@@ -55,7 +55,7 @@ def _in_bytes(
     header: str,
     value: Callable[[Prediction], float | None],
     meaning: str = "",
-    gives_way: int = 0,
+    drop_priority: int = 0,
     is_detail: bool = False,
 ) -> Column[Prediction]:
     """Returns a column of bytes, in one unit for all rows."""
@@ -66,4 +66,4 @@ def _in_bytes(
         text = "" if count is None else in_unit(count, unit)
         return f"({text})" if text and is_detail else text
 
-    return Column(header if is_detail else f"{header} {unit}", write_one, meaning, gives_way, is_detail)
+    return Column(header if is_detail else f"{header} {unit}", write_one, meaning, drop_priority, is_detail)

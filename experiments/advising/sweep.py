@@ -110,7 +110,7 @@ def _columns(swept: Sequence[Swept]) -> list[Column[Swept]]:
 
 _DAYS = Column[StepCost]("days", lambda cost: f"{cost.whole_seconds / DAY:,.1f}")
 _COSTS = (
-    Column[StepCost]("tokens/s", lambda cost: cost.tokens, gives_way=4),
+    Column[StepCost]("tokens/s", lambda cost: cost.tokens, drop_priority=4),
     Column[StepCost]("MFU", lambda cost: cost.utilization),
     _DAYS,
 )

@@ -94,24 +94,22 @@ def _milliseconds(seconds: float | None) -> str:
 COLUMNS: tuple[Column[Check], ...] = (
     Column("row", lambda check: check.row.cell),
     Column("device", lambda check: check.result.processes[0].device if check.is_on_gpu else "CPU cores"),
-    Column("backend", lambda check: check.result.backend, gives_way=3),
+    Column("backend", lambda check: check.result.backend, drop_priority=3),
     Column("same step", lambda check: SAME_STEP.text(MeasuredRow.of(check.result))),
     Column(
         "repeats",
         lambda check: {True: "yes", False: "no", None: ""}[check.repeats],
         "whether two runs have the same losses in every bit",
     ),
-    Column("state", _beside_prediction(STATE), "of a device, with its prediction", gives_way=1),
+    Column("state", _beside_prediction(STATE), "of a device, with its prediction", drop_priority=1),
     Column(
         "allocated",
         lambda check: f"{size(check.allocated_peak_bytes)} ({size(check.predicted_peak_bytes)})".removesuffix(" ()"),
         "the most bytes of tensors in a step, and what prediction counts of them: gradients of activations are not among it",
     ),
-    Column("sent", _beside_prediction(SENT), "in a step over TCP, with its prediction", gives_way=2),
+    Column("sent", _beside_prediction(SENT), "in a step over TCP, with its prediction", drop_priority=2),
     Column("ms", lambda check: _milliseconds(check.result.step_seconds_median), "the median step"),
-    Column(
-        "advised", lambda check: _milliseconds(check.advised_seconds), "what samestep advise says of it", gives_way=4
-    ),
+    Column("advised", lambda check: _milliseconds(check.advised_seconds), "what samestep advise says of it", 4),
 )
 
 

@@ -120,7 +120,7 @@ def _of_lines(column: Column[MeasuredRow]) -> Column[Line]:
     def write(line: Line) -> str:
         return column.value(line) if isinstance(line, MeasuredRow) else line[1] if has_status else ""
 
-    return Column(column.header, write, column.meaning, column.gives_way, column.is_detail)
+    return Column(column.header, write, column.meaning, column.drop_priority, column.is_detail)
 
 
 def _column(quantity: Quantity, more: str = "") -> Column[MeasuredRow]:
@@ -144,7 +144,7 @@ def _bytes(quantity: Quantity, rows: Sequence[MeasuredRow], has_verdict: bool) -
 
     return [
         Column(f"{quantity.name} {unit}", lambda row: quantity.text(row, unit), quantity.meaning, priority),
-        Column("(predicted)", write_predicted, gives_way=max(5, priority), is_detail=True),
+        Column("(predicted)", write_predicted, drop_priority=max(5, priority), is_detail=True),
     ]
 
 
@@ -157,10 +157,10 @@ def speed_column(rows: Sequence[MeasuredRow]) -> list[Column[MeasuredRow]]:
     median = Column(SPEED.name, SPEED.text, SPEED.meaning)
     if not any(map(_interval, rows)):
         spread = "[the slowest..the fastest]; another run may lie outside"
-        return [median, Column("[spread]", _spread, spread, gives_way=4, is_detail=True)]
+        return [median, Column("[spread]", _spread, spread, drop_priority=4, is_detail=True)]
     rounds = dataclasses.replace(median, meaning="the median over the rounds")
     predicted = "[the range that would hold the median of a later comparison, in 95 of 100 cases]"
-    return [rounds, Column("[95 %]", _interval, predicted, gives_way=1, is_detail=True)]
+    return [rounds, Column("[95 %]", _interval, predicted, drop_priority=1, is_detail=True)]
 
 
 def verdict_column(rows: Sequence[MeasuredRow], reference: str) -> list[Column[MeasuredRow]]:

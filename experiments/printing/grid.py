@@ -17,14 +17,14 @@ class Column(Generic[Row]):
         header: What stands above it, with its unit.
         value: Its text in a row.
         meaning: One clause on what it is; "" if the header says it.
-        gives_way: In a table that is too wide, those with the largest number are left out first; those with 0 stay.
+        drop_priority: In a table that is too wide, those with the largest number are left out first; those with 0 stay.
         is_detail: Whether it continues the cell of the column before it; its header then only names it.
     """
 
     header: str
     value: Callable[[Row], str]
     meaning: str = ""
-    gives_way: int = 0
+    drop_priority: int = 0
     is_detail: bool = False
 
 
@@ -37,9 +37,9 @@ def fit(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None) 
         width: In characters; None leaves nothing out.
     """
     shown = list(columns)
-    while width is not None and least_width(*cells(shown, rows)) > width and any(each.gives_way for each in shown):
-        last = max(each.gives_way for each in shown)
-        shown = [each for each in shown if each.gives_way < last]
+    while width is not None and least_width(*cells(shown, rows)) > width and any(each.drop_priority for each in shown):
+        last = max(each.drop_priority for each in shown)
+        shown = [each for each in shown if each.drop_priority < last]
     return shown
 
 

@@ -18,7 +18,7 @@ COLUMNS: tuple[Column[Line], ...] = (
     Column(
         "hosts",
         lambda line: str(len(line[1].by_host) or 1) if any(each.by_host for each in line[0].points) else "",
-        gives_way=2,
+        drop_priority=2,
     ),
     Column(
         "within hosts KiB",

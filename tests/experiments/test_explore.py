@@ -197,7 +197,9 @@ def test_an_emulation_says_so_and_counterparts_are_paired(data: Mapping[str, obj
         assert info.emulation.removeprefix("emulated: ") in row["emulated"]
         assert bool(row["emulated"]) == bool(info.emulation)
         other = row["counterpart"]
-        assert (None if other is None else rows[other]["counterpart"]) == (rows.index(row) if info.counterpart else None)
+        assert (None if other is None else rows[other]["counterpart"]) == (
+            rows.index(row) if info.counterpart else None
+        )
         assert len(row["about"]) >= 4
 
 

@@ -21,8 +21,8 @@ Pair = tuple[str, int]
 COLUMNS: list[Column[Pair]] = [
     Column("name", lambda pair: pair[0]),
     Column("count", lambda pair: str(pair[1]), "how many"),
-    Column("[squared]", lambda pair: f"[{pair[1] ** 2}]", "and its square", gives_way=2, is_detail=True),
-    Column("cube", lambda pair: str(pair[1] ** 3), gives_way=1),
+    Column("[squared]", lambda pair: f"[{pair[1] ** 2}]", "and its square", drop_priority=2, is_detail=True),
+    Column("cube", lambda pair: str(pair[1] ** 3), drop_priority=1),
 ]
 ROWS: list[Pair] = [("a", 10), ("b+option=long+other=longer", 99)]
 
