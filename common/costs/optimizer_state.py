@@ -76,6 +76,11 @@ def owned(run: Run, groups: Iterable[Iterable[Param]], ranks: int) -> list[tuple
     return found + ([((), ranks - len(least))] if ranks > len(least) else [])
 
 
+def spreads_state(run: Run) -> bool:
+    """Returns whether replicas share out the optimizer state of what each of them has, as by an option of some rows."""
+    return getattr(run.options, "shard_optimizer", False)
+
+
 def owned_by_replicas(run: Run, params: Iterable[Param]) -> list[tuple[Sequence[Param], int]]:
     """Returns the same of replicas over which a run spreads its optimizer state; nothing where each updates all that it has.
 
@@ -83,7 +88,7 @@ def owned_by_replicas(run: Run, params: Iterable[Param]) -> list[tuple[Sequence[
         run: What is trained.
         params: What they have.
     """
-    if not getattr(run.options, "shard_optimizer", False):
+    if not spreads_state(run):
         return []
     return owned(run, [params], math.prod(map(run.mesh.axis, run.mesh.replica_axes)))
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from samestep.common.axes.axis import Sizes
 from samestep.common.axes.used import hooks_of, used
-from samestep.common.costs.optimizer_state import optimizer_bytes
+from samestep.common.costs.optimizer_state import optimizer_bytes, spreads_state
 from samestep.common.costs.saved_activations.activations import textbook_block_bytes
 from samestep.common.strategy import Formula, Run
 from samestep.common.techniques import used as techniques
@@ -110,7 +110,7 @@ def split(run: Run, backend: str) -> tuple[Formula, ...]:
     whole = num_params(model) - of_experts + of_experts / mesh.parts("stacked")
     others = math.prod(map(mesh.parts, ("parameters", "features", "layers")))
     held, text, source = each * whole / others, "(w + g + k) Ψ / (s t p)", f"{_MEGATRON}, section 3"
-    if getattr(run.options, "shard_optimizer", False):
+    if spreads_state(run):
         held = (2 * run.item_bytes + (each - 2 * run.item_bytes) / replicas) * whole / others
         text, source = "(w + g + k / (d c)) Ψ / (t p)", f"{_ZERO}, section 5"
     if mesh.parts("stacked") > 1:

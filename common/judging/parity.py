@@ -16,6 +16,9 @@ LEAST_LOSS = {"float64": 0.0, "float32": 0.1}
 """Below this the float32 deviation is absolute: a loss near zero is a difference of numbers near one. So it is for a loss that
 was computed in two bytes, whose own bound `judging/roundoff.py` derives."""
 
+COMPILED = "compiled, not trained"
+"""Why a run was compared with nothing, if it has no steps."""
+
 
 class Attribution(NamedTuple):
     """Why a run did not pass: two fields of its verdict, as in `Parity`."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from samestep.common.judging.parity import Parity, judge, judge_batches, judge_statistics, relative_distance
+from samestep.common.judging.parity import COMPILED, Parity, judge, judge_batches, judge_statistics, relative_distance
 from samestep.common.judging.reference_run import ComparedSteps, Curve, Rerun
 from samestep.common.judging.roundoff import statistics_noise
 from samestep.common.judging.updates import judge_updates
@@ -108,7 +108,7 @@ def why_not_judged(run: Run, reference: Run, is_wanted: bool) -> str:
     if run.described() == reference.described():
         return "the oracle is the reference" if run.name == ORACLE else f"{run.name} in float64 is the reference"
     if run.strategy.compiled_cores(run.options):
-        return "compiled, not trained"
+        return COMPILED
     if not is_wanted:
         return "--no-parity"
     if (flag := counts_devices(run.techniques)) and not run.workload.model.facts.has_oracle:

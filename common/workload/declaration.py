@@ -32,6 +32,12 @@ BY_NAME = ("segments", "tensor_plan", "optimizer", "names")
 """What a declaration has by the name of a framework, of a layer or of a parameter."""
 
 
+def split_file(text: str) -> tuple[str, str]:
+    """Splits `FILE.py:NAME`; the name is "" where none is given, and the file where none of Python is named."""
+    file, _, name = (text, ":", "") if text.endswith(".py") else text.rpartition(":")
+    return (file, name) if file.endswith(".py") else ("", text)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Model:
     """A model of the user's own: how to build it in one framework or in both, and how it is judged.

@@ -16,7 +16,7 @@ from samestep.common.frameworks import conventions
 from samestep.common.workload import code
 from samestep.common.workload.array_type import Array
 from samestep.common.workload.bound_names import check_name, no_such_model
-from samestep.common.workload.declaration import BUILDERS, Model
+from samestep.common.workload.declaration import BUILDERS, Model, split_file
 from samestep.common.workload.outputs import call_printing
 
 DEFAULT_NAME = "model"
@@ -35,23 +35,23 @@ def split_source(source: str) -> tuple[Path, str]:
     Raises:
         ConfigError: It names no Python file.
     """
-    file, colon, name = source.rpartition(":")
-    path = Path(file if colon else source)
-    if path.suffix != ".py":
+    file, name = split_file(source)
+    if not file:
         offered = ", ".join(sorted(_offers(source))) or "none"
         raise ConfigError(
             f"--model {source} names no Python file; give FILE.py or FILE.py:NAME, or a model that an installed package offers "
             f"({offered})."
         )
-    if not path.is_file():
+    if not (path := Path(file)).is_file():
         raise ConfigError(f"--model {source}: there is no file {path}{', but a folder' * path.is_dir()}.")
-    return path, name if colon else DEFAULT_NAME
+    return path, name or DEFAULT_NAME
 
 
 def _offers(source: str) -> dict[str, importlib.metadata.EntryPoint]:
     """Returns the models that installed packages offer, by name; none are looked up for a Python file. Nothing is imported."""
-    is_file = Path(source.rpartition(":")[0] or source).suffix == ".py"
-    return {} if is_file else {entry.name: entry for entry in importlib.metadata.entry_points(group=OFFERS)}
+    return (
+        {} if split_file(source)[0] else {entry.name: entry for entry in importlib.metadata.entry_points(group=OFFERS)}
+    )
 
 
 def absolute_source(source: str) -> str:

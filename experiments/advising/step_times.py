@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from samestep.common.axes.used import exchanging_in_blocks, hooks_of, splits_between
+from samestep.common.costs.optimizer_state import spreads_state
 from samestep.common.costs.shards import is_sharded
 from samestep.common.costs.sizes import MESSAGES
 from samestep.common.seconds.core_time import Cores, Taken, core_time
@@ -110,7 +111,7 @@ def candidate_of(run: Run, needed_bytes: int = 0) -> Candidate | None:
         run: The run.
         needed_bytes: What the device that needs most needs, where that is known.
     """
-    spreads = getattr(run.options, "shard_optimizer", False)
+    spreads = spreads_state(run)
     named = [row for row in ROWS if row.strategy == run.strategy.name and row.shards_optimizer == spreads]
     if run.framework != FRAMEWORK or not named:
         return None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from samestep.common.catalog import read_options, strategy_info
 from samestep.common.judging.confounds import Confound, split_allowed
-from samestep.common.judging.parity import spell_apart
+from samestep.common.judging.parity import COMPILED, spell_apart
 from samestep.common.judging.repetition import CHANGED, Repetition, compare_losses
 from samestep.common.judging.speed_comparison import Difference, compare_apart, predict_speed
 from samestep.common.runtime.records import RunResult
@@ -212,6 +212,6 @@ def _why_not(now: RunResult, then: RunResult, found: Sequence[Confound]) -> str:
     if differing:
         return f"another request: {', '.join(differing)}"
     if now.compiled or then.compiled:
-        return "compiled, not trained"
+        return COMPILED
     info = strategy_info(now.framework, now.strategy)
     return info.varies(read_options(now.framework, info, now.config.options))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, read_sha256
+from samestep.common.workload.declaration import split_file
 from samestep.experiments.comparing.comparison_request import Given
 
 DIGESTS = "sha256"
@@ -58,5 +59,4 @@ def check_code(path: Path, stored: Given, beside: Given) -> list[str]:
 def _files(given: Given) -> list[str]:
     """Returns the Python files that settings name, as they are spelled there."""
     texts = [str(given[name]) for name in _NAMING if given.get(name) is not None]
-    files = [text if text.endswith(".py") else text.rpartition(":")[0] for text in texts]
-    return [file for file in dict.fromkeys(files) if file.endswith(".py")]
+    return [file for file in dict.fromkeys(split_file(text)[0] for text in texts) if file]

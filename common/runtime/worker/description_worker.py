@@ -18,6 +18,7 @@ from samestep.common.runtime.imports import imported_since, own_modules
 from samestep.common.workload import code
 from samestep.common.workload.data.as_given import flattened, read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split
+from samestep.common.workload.declaration import split_file
 from samestep.common.workload.declared import import_file, own_lines, raised_in
 from samestep.common.workload.models.description import DATA
 from samestep.common.workload.outputs import call_printing
@@ -94,8 +95,8 @@ def read_data(directory: Path, data: str, framework: str) -> Split:
     Raises:
         ConfigError: They cannot be had, or no model can be trained on them.
     """
-    file, _, name = data.rpartition(":")
-    if not file.endswith(".py"):
+    file, name = split_file(data)
+    if not (file and name):
         return read_as_given(data)
     function = getattr(import_file(str(Path(file).resolve()), framework), name, None)
     if not callable(function):

@@ -37,6 +37,7 @@ from samestep.common.runtime.worker.usage import serve
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.common.workload import code
 from samestep.common.workload.data.dataset import load
+from samestep.common.workload.declaration import split_file
 from samestep.common.workload.declared import raised_in
 
 _KEPT: list[Program] = []
@@ -186,7 +187,7 @@ def _allow_code(run: Run, directory: Path, is_told: bool) -> None:
         return
     code.allow_only(facts.folder)
     if is_told:
-        source = facts.source.rpartition(":")[0] or "an installed package"
+        source = split_file(facts.source)[0] or "an installed package"
         print(f"samestep: runs code from {source}, which {directory} names", file=sys.stderr, flush=True)
 
 

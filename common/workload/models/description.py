@@ -17,7 +17,7 @@ from samestep.common.files.arrays import read_arrays
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.writing import replacing
 from samestep.common.workload.array_type import Array, Arrays
-from samestep.common.workload.declaration import BUILDERS
+from samestep.common.workload.declaration import BUILDERS, split_file
 from samestep.common.workload.models.findings import DeclaredFindings
 from samestep.common.workload.models.layer import ParameterLayer
 from samestep.common.workload.models.spec import ArraySpec, Param, Segment
@@ -64,8 +64,8 @@ class Description(DeclaredFindings):
     @property
     def title(self) -> str:
         """The user's file without its folder and ending, or what a package calls it: the name of the workload."""
-        file, colon, name = self.source.rpartition(":")
-        if not colon:
+        file, name = split_file(self.source)
+        if not file:
             return self.source
         return Path(file).stem if name == "model" else f"{Path(file).stem}:{name}"
 

@@ -11,7 +11,7 @@ import pytest
 
 import samestep
 from samestep.common.errors import ConfigError
-from samestep.common.workload.declaration import Model
+from samestep.common.workload.declaration import Model, split_file
 from samestep.common.workload.declared import absolute_source, call_user, import_file, load_model, own_lines, raised_in
 
 
@@ -118,3 +118,17 @@ def test_a_file_can_import_what_lies_in_the_current_folder(tmp_path: Path, monke
         sys.path.index(str(each)) for each in (Path(os.__file__).parent, tmp_path, Path(pytest.__file__).parents[1])
     ]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("text", "split"),
+    [
+        ("net.py", ("net.py", "")),
+        ("/a:b/net.py:wide", ("/a:b/net.py", "wide")),
+        ("a:b.py", ("a:b.py", "")),
+        ("acme-net", ("", "acme-net")),
+        ("arrays.npz:x", ("", "arrays.npz:x")),
+    ],
+)
+def test_a_file_and_a_name_in_it_are_told_apart(text: str, split: tuple[str, str]) -> None:
+    assert split_file(text) == split
