@@ -13,7 +13,8 @@ from samestep.common.keys import example_keys
 from samestep.common.mesh import Mesh
 
 DIGESTED_BATCHES = 20
-"""So that runs of any length can be compared. Another seed, start or way to draw shows in the first batch."""
+"""How many batches are digested: few, so runs of any length can be compared. Another seed, start or way to draw shows in the
+first batch."""
 
 
 class Chunk(NamedTuple):
@@ -22,7 +23,7 @@ class Chunk(NamedTuple):
     Attributes:
         index: Which part.
         count: The number of parts.
-        is_zigzag: Whether it is two pieces, one as far from the start as the other from the end, instead of one.
+        is_zigzag: Whether it consists of two pieces, one as far from the start as the other is from the end, instead of one.
     """
 
     index: int = 0
@@ -30,7 +31,7 @@ class Chunk(NamedTuple):
     is_zigzag: bool = False
 
     def pieces(self, size: int) -> tuple[range, ...]:
-        """Returns the places that the chunk has of `size`, which twice its count divides if it is a zigzag."""
+        """Returns the places of the chunk among `size`, a multiple of its count, or of twice its count if it is a zigzag."""
         if not self.is_zigzag:
             own = self.within(size)
             return (range(own.start, own.stop),)
@@ -39,7 +40,7 @@ class Chunk(NamedTuple):
         return first, range(size - first.stop, size - first.start)
 
     def within(self, size: int) -> slice:
-        """Returns the places that a contiguous chunk has of `size`, which its count divides."""
+        """Returns the places of a contiguous chunk among `size`, which must be a multiple of its count."""
         assert not self.is_zigzag
         assert size % self.count == 0, "checked against the catalogue before anything starts"
         length = size // self.count
@@ -47,7 +48,7 @@ class Chunk(NamedTuple):
 
 
 class BatchPart(NamedTuple):
-    """What a process takes of a GLOBAL batch: some of the examples, and of each some of its positions."""
+    """The part of a GLOBAL batch that a process takes: some of the examples, and some of the positions of each."""
 
     examples: Chunk = Chunk()
     positions: Chunk = Chunk()
@@ -98,7 +99,7 @@ class Batch:
         inputs: The data set's training inputs [examples, ...].
         targets: The data set's training targets [examples, ...].
         first: The place of its first example in the GLOBAL batch, if it is a part of one.
-        gathering: Notes what is gathered, if anybody asks.
+        gathering: Records what is gathered, if it is observed.
     """
 
     step: int
@@ -115,7 +116,7 @@ class Batch:
         return targets.size if targets.dtype.kind == "f" else int((targets >= 0).sum())
 
     def keys(self, seed: int, part: BatchPart = WHOLE) -> np.ndarray:
-        """Returns the keys of the examples of a part, which decide what dropout keeps of each.
+        """Returns the keys of the examples of a part, which decide which elements dropout keeps in each.
 
         Args:
             seed: The seed of the run.
@@ -138,7 +139,8 @@ class Batch:
         """Gathers a part of the batch, contiguous and in global order.
 
         Args:
-            part: Which part; its counts divide the number of examples, and that of positions as `Chunk.pieces` wants.
+            part: Which part. The number of examples must be a multiple of its count, and that of positions what `Chunk.pieces`
+                asks for.
 
         Returns:
             Inputs and targets, each [examples of the part, positions of the part, ...], freshly gathered.
@@ -157,8 +159,8 @@ class Batch:
 def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, start: int = 0) -> Iterator[Batch]:
     """Yields the endless sequence of global batches, from step `start` on.
 
-    Each epoch is one permutation of the examples, drawn from (seed, epoch) alone, so that a run which continues at a
-    stored step sees what an uninterrupted one would have seen. The incomplete batch at an epoch's end is dropped.
+    Each epoch is one permutation of the examples, drawn from (seed, epoch) alone, so a run that continues at a stored step sees
+    what an uninterrupted one would have seen. The incomplete batch at an epoch's end is dropped.
 
     Args:
         inputs: [examples, ...].
@@ -178,7 +180,7 @@ def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, start
 
 
 def digest_order(num_examples: int, size: int, seed: int, start: int = 0) -> str:
-    """sha256 over which examples the first batches hold, and in which order.
+    """Returns the SHA-256 of which examples the first batches hold, and in which order.
 
     Args:
         num_examples: The number of examples of the data set.

@@ -21,17 +21,17 @@ class FrameworkInfo:
 
     Attributes:
         module: The module to look for; found without importing it.
-        extra: The extra of this package that installs it, or "" if it always comes along.
+        extra: The extra of this package that installs it, or "" if it is always installed.
         environment: What has to be set before its import.
-        strategies: Its strategies, in the order of tables. What is said of one is `ROW` in the file of its name in the catalogue,
-            which is only read when it is asked for.
+        strategies: Its strategies, in the order of tables. The row of a strategy is `ROW` in the file of its name in the
+            catalogue, which is only read when it is needed.
         preload: The modules that a fork server imports before it forks.
         preload_for_models: The modules that it imports before it first forks a worker with a user's model.
         available: Raises Unavailable for what this machine lacks for a run under any of its strategies.
         reference_row: The row that takes the steps of any other on one device.
-        title: What people call it.
-        saved: Which lists say what a run saves between forward and backward, or None if nobody wrote one down: (run, whether
-            linear layers keep what they take as it comes).
+        title: Its name as people write it.
+        saved: (run, whether linear layers save their inputs without a cast) -> the lists of what a run saves between the
+            forward and the backward pass; None if there is no list for its model.
     """
 
     module: str
@@ -113,7 +113,7 @@ def require(framework: str) -> str:
 
 
 def require_row(framework: str, strategy: str) -> None:
-    """Makes sure that a framework is installed, and what else a row of it needs.
+    """Makes sure that a framework is installed, and everything else that one of its rows needs.
 
     Args:
         framework: The framework's key in FRAMEWORKS.
@@ -121,7 +121,7 @@ def require_row(framework: str, strategy: str) -> None:
 
     Raises:
         ConfigError: There is no such row.
-        Unavailable: One of them is not; the message has the install line.
+        Unavailable: Something is not installed; the message has the install line.
     """
     require(framework)
     package = strategy_info(framework, strategy).package
@@ -144,7 +144,7 @@ def lacks(framework: str, strategy: str) -> str:
 
 
 def cells() -> list[str]:
-    """Returns every strategy of every framework, as `torch:ddp`, without reading what is said of it."""
+    """Returns every strategy of every framework, as `torch:ddp`, without reading its row."""
     return [f"{framework}:{name}" for framework in FRAMEWORKS for name in framework_info(framework).strategies]
 
 
@@ -164,10 +164,10 @@ def read_options(framework: str, info: StrategyInfo, values: dict[str, Scalar]) 
     Args:
         framework: The framework of the strategy.
         info: Its row.
-        values: As asked for; text is read as the type that the row declares.
+        values: The options that the user asked for; text is read as the type that the row declares.
 
     Raises:
-        ConfigError: The strategy has no such option, and the message names the one that does; or a value is wrong.
+        ConfigError: The strategy has no such option (the message names those that do), or a value is wrong.
     """
     for name in values:
         if name not in flags(info.options):

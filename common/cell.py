@@ -41,7 +41,7 @@ class Cell:
             default_framework: The framework that is meant where several have the strategy.
 
         Raises:
-            ConfigError: It is not spelled like this, or there is no such framework or strategy.
+            ConfigError: The text is not spelled like this, or there is no such framework or strategy.
         """
         name, settings = split_spelling(text)
         framework, colon, strategy = name.partition(":")
@@ -51,7 +51,7 @@ class Cell:
 
     @classmethod
     def of(cls, config: RunConfig) -> "Cell":
-        """Returns the cell of a complete request: its options and techniques beside the defaults, and an unusual mesh."""
+        """Returns the cell of a complete request, with the options, techniques and mesh that are not the defaults."""
         info = strategy_info(config.framework, config.strategy)
         chosen = [(info.options, config.options), (Techniques, dataclasses.asdict(config.techniques))]
         given = {n: v for owner, values in chosen for n, v in values.items() if v != flags(owner)[n].default}
@@ -110,7 +110,7 @@ class Cell:
         return name in flags(info.options) or name in size_names(base)
 
     def apply_to(self, base: RunConfig, options: Mapping[str, Scalar] | None = None) -> RunConfig:
-        """Makes a request of the cell.
+        """Returns the request for the cell.
 
         Args:
             base: The rest of the request.
@@ -149,7 +149,7 @@ def parse_cells(flag: str, text: str) -> list[Cell]:
         text: As in `torch:ddp,torch:hybrid+mesh=pipe=2,tensor=2,tf:mirrored`.
 
     Raises:
-        ConfigError: One is empty, or names a strategy that is not there.
+        ConfigError: A cell is empty, or names a strategy that does not exist.
     """
     cells = [cell.strip() for cell in re.split(r",(?!\s*\w+=)", text)]
     if not all(cells):

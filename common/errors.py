@@ -7,18 +7,18 @@ import signal
 from collections.abc import Iterable, Sequence
 
 MOST_CHARACTERS = 400
-"""Of the line that refuses a request, however long the values are that it quotes."""
+"""The most characters of the line that refuses a request, however long the values that it quotes."""
 _LONG_WORD = 300
 _KEPT_END = 150
 _MOST_GUESSES = 4
 
 
 def printable(text: str, kept: str = "") -> str:
-    """Spells out what a terminal would obey instead of showing: escape sequences, carriage returns, reversed directions.
+    """Escapes the characters that a terminal would obey instead of show: escape sequences, carriage returns, reversed directions.
 
     Args:
-        text: What somebody may have written into a file.
-        kept: Such characters that stay, such as the end of a line.
+        text: Text that anybody may have written, for example into a file.
+        kept: Characters of this kind that stay, such as the end of a line.
     """
     if text.isprintable():
         return text
@@ -26,7 +26,7 @@ def printable(text: str, kept: str = "") -> str:
 
 
 def one_line(message: str) -> str:
-    """Makes one line of a message, short enough to be read: a value that it quotes may be of any length, and hold anything."""
+    """Makes a message one line that is short enough to read, since a value that it quotes may have any length and content."""
     shortened = message if len(message) <= 10_000 else f"{message[:5_000]} ... {message[-5_000:]}"
     words = (
         word if len(word) <= _LONG_WORD else f"{word[:60]}...{word[-20:]}" for word in printable(shortened).split(" ")
@@ -68,7 +68,7 @@ class Unavailable(SamestepError, RuntimeError):
 
 
 class ParityFailed(SamestepError, RuntimeError):
-    """It trained, but not the same step: the message names the first step, the deviation and the likeliest cause."""
+    """The run trained, but not the same step: the message names the first wrong step, the deviation and the likeliest cause."""
 
     exit_code = 4
 
@@ -86,10 +86,10 @@ class Diverged(SamestepError, RuntimeError):
 
 
 def signal_exit_code(interrupt: BaseException) -> int:
-    """Returns the exit code of a command that a signal ended, as shells have it: 130 for Ctrl-C.
+    """Returns the exit code of a command that a signal ended, as shells report it: 130 for Ctrl-C.
 
     Args:
-        interrupt: Names the signal, unless it was Ctrl-C.
+        interrupt: The interrupt; its argument names the signal, unless it was Ctrl-C.
     """
     return 128 + signal.Signals[str(interrupt) or "SIGINT"]
 
@@ -97,7 +97,7 @@ def signal_exit_code(interrupt: BaseException) -> int:
 ERRORS: dict[str, type[SamestepError]] = {
     error.__name__: error for error in (ConfigError, Unavailable, ParityFailed, WorkerFailed, Diverged)
 }
-"""By name, so that the parent raises what a worker wrote into `error.json`."""
+"""The errors by name, so that the parent can raise what a worker wrote into `error.json`."""
 
 
 def unknown(what: str, value: str, choices: Iterable[str], hint: str = "", owner: str = "") -> ConfigError:
@@ -108,7 +108,7 @@ def unknown(what: str, value: str, choices: Iterable[str], hint: str = "", owner
         value: What the user wrote.
         choices: Every valid name.
         hint: A further sentence.
-        owner: A sentence that says who does have that name. Then it is no misspelling, and no other one is guessed.
+        owner: A sentence that says what does have that name. It is then no misspelling, and no other name is suggested.
 
     Returns:
         An error whose one line names the value, the nearest choice and all choices.
@@ -157,11 +157,11 @@ def _slips(word: str, choice: str) -> float:
 
 
 def name_some(names: Sequence[str], most: int) -> str:
-    """Returns the first of some names, and how many there are beside them.
+    """Returns the first of some names as text, with the number of those left out.
 
     Args:
         names: The names.
-        most: How many of them are named.
+        most: How many of them are named at most.
     """
     left = len(names) - most
     return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")

@@ -1,4 +1,4 @@
-"""What the values of some flags spell: how often, how many, how fast."""
+"""Parses the values of some flags: how often, how many, how fast."""
 
 import dataclasses
 import re
@@ -9,7 +9,7 @@ from samestep.common.request import MAX_DEVICES
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """How often a run saves: each so many steps, or each so many seconds.
+    """How often a run saves: every so many steps, or every so many seconds.
 
     Attributes:
         steps: The steps; None if seconds count.
@@ -37,7 +37,7 @@ def read_devices(text: str) -> tuple[int, int]:
     """Reads the fewest and the most devices of a run, as in 1:4.
 
     Raises:
-        ConfigError: It is no such range.
+        ConfigError: The text is no such range.
     """
     found = re.fullmatch(r"([0-9]{1,5}):([0-9]{1,5})", text)
     least, most = (int(found[1]), int(found[2])) if found else (0, 0)
@@ -57,7 +57,7 @@ def read_bandwidth(text: str) -> int:
         Bits per second.
 
     Raises:
-        ConfigError: It is none, or none that a link can have.
+        ConfigError: The text is no bandwidth, or one that no link can have.
     """
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([kmg]bit)", text)
     bits_per_second = round(float(found[1]) * _BITS[found[2]]) if found else 0

@@ -11,7 +11,7 @@ from samestep.common.errors import ConfigError, unknown
 Scalar = str | int | float | bool | None
 Owner = typing.TypeVar("Owner")
 MAX_STEPS = 10**9
-"""A result lists the loss of every step: 20 GB of them."""
+"""The most steps of a run: a result lists the loss of every step, which would be 20 GB."""
 MAX_FACTOR = 10**6
 """The largest factor of a gradient: a float32 still holds the product."""
 
@@ -37,13 +37,13 @@ def flag(
         text: The line that `--help` prints.
         choices: The valid values; any, if there are none.
         least: The smallest valid number.
-        above: What a valid number exceeds.
+        above: The number that a valid number must exceed.
         most: The largest valid number.
-        place: Whether it says only where files go; the line that repeats a run leaves it out.
-        compared: Whether a comparison takes it for all its runs.
+        place: Whether it says only where files go; the command that repeats a run leaves it out.
+        compared: Whether a comparison passes it to all its runs.
         in_cell: Whether rows of a comparison may differ in it, so that a cell may set it.
         changes_step: Whether it changes the step itself, and not only how it is computed and rounded.
-        elsewhere: Values that another flag takes -> the sentence that says so.
+        elsewhere: Value that belongs to another flag -> the sentence that says so.
     """
     listed = f"one of {', '.join(map(str, choices))}" if choices else ""
     about = {
@@ -74,13 +74,13 @@ def spell_flag(name: str) -> str:
 
 
 def check_fields(values: object) -> None:
-    """Refuses values that no run can have: of another type, outside their bounds, not among their choices.
+    """Refuses values of the wrong type, outside their bounds, or not among their choices.
 
     Args:
         values: A dataclass instance whose fields were declared with `flag`.
 
     Raises:
-        ConfigError: One is; the message names its flag and what is valid.
+        ConfigError: A value is refused; the message names its flag and what is valid.
     """
     for name in flags(values):
         _check_field(type(values), name, getattr(values, name))
@@ -119,7 +119,7 @@ LEAST_FLOAT = 2.0**-126
 """The smallest number that float32 holds with all its digits; on many processors a smaller one is 0."""
 _LIMITS = {"least": " from {} up", "above": " above {}"}
 _MOST_BITS = 1000
-"""Of a whole number in a message: Python refuses to spell one of 15,000 bits."""
+"""The most bits of a whole number that a message spells out: Python refuses to spell one of 15,000 bits."""
 _PATHS = ("out", "data", "start_from")
 _WANTED: Mapping[type, str] = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
 
@@ -193,7 +193,7 @@ def read_field(owner: type, field: str, text: str, prefix: str = "--") -> Scalar
 
 
 def read_fields(owner: type[Owner], values: Mapping[str, Scalar]) -> Owner:
-    """Makes a dataclass of values, text among them read as the types that the dataclass declares.
+    """Makes a dataclass from values; text is read as the types that the dataclass declares.
 
     Args:
         owner: A dataclass type whose fields were declared with `flag`.

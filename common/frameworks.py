@@ -10,26 +10,26 @@ FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_imp
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conventions:
-    """What a framework does in its own way, most of it with a model that a user builds in it.
+    """How a framework behaves where frameworks differ, mostly with a user's model.
 
     Attributes:
-        name: How sentences call it.
-        modules: What only its workers may import.
+        name: Its name in sentences.
+        modules: The modules that only its workers may import.
         followed: The module whose import starts its recorder in a recorded script.
         steps: What its recorder takes for a step of a script.
         formats: The formats of a state that only it writes.
         holds_complex: How a complex number is held as real ones.
         not_trained: How a number is kept that is not trained.
-        other_dtypes: What becomes of numbers in another dtype; it takes `counted` and `dtype`.
+        other_dtypes: What happens to numbers in another dtype, as a template with `counted` and `dtype`.
         why_wide: Why a model may compute nothing in two bytes.
         agrees_on_gradients: Whether replicas ask each other which parameters got a gradient.
         norm_sums: How many sums over all replicas a batch normalisation takes in each phase.
-        has_equal_parts: Whether the parts of its all-to-all are equal, so that each has room for the largest that might come.
-        packed_bytes: The bytes of what its all-to-all takes, of which a row has a whole number.
-        sums_norms_at_once: Whether replicas sum the squares of the parameters that they share out as one number.
-        weights_suffix: How the names of the files end that its own writer of weights makes.
-        read_suffixes: How those end that weights are read from.
-        faults: What an error says that a user's forward pass or loss most likely caused -> what it does, and what to do.
+        has_equal_parts: Whether the parts of its all-to-all are equal, so each has room for the largest possible part.
+        packed_bytes: The bytes to a multiple of which each row of its all-to-all is padded.
+        sums_norms_at_once: Whether replicas sum the squares of the parameters that are distributed among them as one number.
+        weights_suffix: The suffix of the files that its own writer of weights makes.
+        read_suffixes: The suffixes of the files from which weights are read.
+        faults: Text in an error that a user's forward pass or loss most likely caused -> what that code does, and what to do.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a process really gathers of each batch, noted where it gathers it: the ledger of examples is made of this."""
+"""Which examples of each batch a process actually gathers, noted where it gathers them, for the ledger of examples."""
 
 import dataclasses
 import hashlib
@@ -9,13 +9,13 @@ import numpy as np
 
 
 class GatheredPart(NamedTuple):
-    """Neighbouring places of a GLOBAL batch, and which part of each example's positions.
+    """Neighbouring places of a GLOBAL batch, and a part of each example's positions.
 
     Attributes:
         start: The first place.
         stop: The place after the last.
         position: Which of the equal parts of the positions, from 0.
-        positions: How many there are.
+        positions: The number of these parts.
     """
 
     start: int
@@ -26,7 +26,7 @@ class GatheredPart(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class GatheredSteps:
-    """Steps of which a process gathered the same places.
+    """Steps in which a process gathered the same places.
 
     Attributes:
         first: The first step.
@@ -69,12 +69,12 @@ class Gathering:
             step: The step.
             start: The first place in the GLOBAL batch.
             indices: The examples in the places from there on.
-            position: Which of how many parts of their positions.
+            position: Which part of their positions, and the number of parts.
         """
         self._noted.setdefault(step, {})[(start, len(indices), *position)] = indices
 
     def close(self) -> None:
-        """Digests the steps that were noted; all of them are over."""
+        """Digests the steps that were noted, all of which must have ended."""
         for step in sorted(self._noted):
             places: dict[tuple[int, int], dict[int, int]] = {}
             for (start, _, *position), indices in self._noted.pop(step).items():

@@ -1,6 +1,6 @@
-"""The keys of examples, which decide what is random about them: a function of (seed, step, GLOBAL example), and of nothing else.
+"""The keys of examples, which decide everything random about them: a function of (seed, step, GLOBAL example) alone.
 
-They come of a 32-bit mixing function in 64-bit integers, whose products stay below 2^63. It is written with operators that
+They come from a 32-bit mixing function in 64-bit integers, whose products stay below 2^63. It is written with operators that
 Python's integers, NumPy's arrays and the tensors of both frameworks have, so each computes it on its own device.
 
 References:
@@ -26,7 +26,8 @@ def mix(x: Integers, shift: Shift = operator.rshift) -> Integers:
     """Mixes numbers of 32 bits: each bit of the result depends on every bit of the argument.
 
     Args:
-        x: Stays as it is. Arrays are made once, and changed in place afterwards: a mask takes its time from memory.
+        x: The numbers, which are not changed. One array is allocated and then changed in place, since memory dominates the time
+            of a mask.
         shift: Shifts to the right; TensorFlow has no operator for it.
     """
     x = x ^ shift(x, 16)
@@ -40,7 +41,7 @@ def mix(x: Integers, shift: Shift = operator.rshift) -> Integers:
 
 
 def fold(key: int, number: Integers, shift: Shift = operator.rshift) -> Integers:
-    """Makes a key of a key and one more number.
+    """Makes a new key from a key and a number.
 
     Args:
         key: The key of 32 bits.

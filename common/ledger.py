@@ -5,15 +5,15 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 PHASES = ("forward", "backward", "update")
-"""Of a step, in order. The exchange of gradients belongs to the backward pass, clipping to the update."""
+"""The phases of a step, in order. The exchange of gradients belongs to the backward pass, clipping to the update."""
 STATE_OF_A_DEVICE = "parameters, gradients, optimizer state and compression's residuals, on the device that holds most"
 MOST_SENDS = 1000
-"""Of one process, before their order is given up: a report of every message of a huge step helps nobody."""
+"""The most sends of one process that are recorded in order; for a larger step, sends are added up by kind."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """The tensor bytes of one device, and of those next to it that hold the same.
+    """The tensor bytes of one device, and of consecutive devices that hold the same.
 
     Attributes:
         device: The framework's name of the device.
@@ -22,13 +22,13 @@ class Footprint:
         gradients_bytes: Gradients alive when the optimizer starts.
         optimizer_bytes: Optimizer state shaped like a parameter; step counters do not count.
         activations_bytes: The most bytes kept at once between a forward pass and its backward pass, parameters left out;
-            None was not measured, or not predicted.
+            None if they were not measured, or not predicted.
         source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "predicted".
         optimizer_dtype: The type of the optimizer state, as measured; "" if there is none.
         residuals_bytes: What compression keeps from one exchange to the next.
         allocated_peak_bytes: The most bytes of tensors that the device's own allocator held at once in the observed step; None
             where it does not count them, as that of CPU cores, and of DTensor and parameter servers in TensorFlow.
-        count: How many devices in a row have this footprint; only a prediction speaks of more than one at a time.
+        count: How many consecutive devices have this footprint; only predictions have more than one.
     """
 
     device: str
@@ -98,11 +98,11 @@ class Send:
         ranks: The number of ranks or devices along it; 0 if that is not known.
         bytes: Payload of all `count` of them: the tensors handed over, not what the wire adds.
         count: How many there are.
-        to: Who gets a message: a rank, a device, or the role of those of whom one gets it, such as "worker"; "" for a
-            collective. A pull names whom it asks.
-        source: Who sends it, likewise, or the root of a broadcast; of several broadcasts the root of each, between commas. ""
-            is the process that records it, or of broadcasts nobody knows.
-        at: When it was handed over, as `time.time()`; None where only the order is known, and if it is predicted.
+        to: The receiver of a message: a rank, a device, or a role one of which receives it, such as "worker"; "" for a
+            collective. For a pull, the one that is asked.
+        source: The sender, in the same way, or the root of a broadcast; for several broadcasts the root of each, separated by
+            commas. "" is the process that records it, or an unknown root.
+        at: When it was handed over, as `time.time()`; None if only the order is known, or if it is predicted.
     """
 
     phase: str
@@ -117,7 +117,7 @@ class Send:
 
     @property
     def kind(self) -> tuple[str, str, str, int, str]:
-        """Everything but how many and how large."""
+        """Everything but the count and the bytes."""
         return self.phase, self.operation, self.group, self.ranks, self.to
 
     @property
@@ -127,7 +127,7 @@ class Send:
 
 
 def in_order(sends: Iterable[Send]) -> tuple[Send, ...]:
-    """Makes one record of equal sends that follow each other; of a step with too many, one record a kind."""
+    """Makes one record of equal sends that follow each other; for a step with too many, one record for each kind."""
     runs = itertools.groupby(sends, lambda send: (*send.kind, send.bytes / send.count))
     told = tuple(_together(tuple(run)) for _, run in runs)
     if len(told) <= MOST_SENDS:
@@ -209,7 +209,7 @@ class Collective:
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """A training step as compiled for hardware that was not there: of one core, and in the compiler's own figures.
+    """A training step compiled for hardware that was not present, for one core, in the compiler's own figures.
 
     Attributes:
         topology: What it was compiled for.
@@ -221,7 +221,7 @@ class Compiled:
         needed_bytes: The memory it takes, all in all.
         hbm_bytes: The memory that the compiler grants it.
         fits: Whether that is enough.
-        compiler: Which compiler said so.
+        compiler: The compiler that reported this.
     """
 
     topology: str
@@ -243,7 +243,7 @@ class Compiled:
 
 
 def gib(count: int) -> str:
-    """Bytes as memory is sold: 15.75 GiB; what is small in MiB."""
+    """Formats bytes in GiB, as memory is sold, or in MiB if they are few."""
     if count < 2**27:
         return f"{count / 2**20:.3g} MiB"
     return f"{count / 2**30:.2f}".removesuffix("0") + " GiB"

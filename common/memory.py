@@ -1,4 +1,4 @@
-"""What a device holds, by class of memory. Each class is defined here, once, for every table, sentence and figure."""
+"""The classes of memory that a device holds, defined here once for every table, sentence and figure."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from samestep.common.ledger import Footprint
 
 @dataclasses.dataclass(frozen=True)
 class MemoryClass:
-    """A class of what a device holds.
+    """A class of memory that a device holds.
 
     Attributes:
-        name: What every table and sentence calls it.
+        name: Its name in every table and sentence.
         kind: The class of its shapes in a style sheet.
-        held: Its bytes on a device; None if nobody counted or predicts them.
+        held: Its bytes on a device; None if they were neither counted nor predicted.
         title: What a legend calls it, which has room for more; its name unless given.
     """
 
@@ -23,7 +23,7 @@ class MemoryClass:
     title: str = ""
 
     def bytes_of(self, row: Footprint) -> int:
-        """Returns its bytes on a device; 0 if nobody counted or predicts them."""
+        """Returns its bytes on a device; 0 if they were neither counted nor predicted."""
         return self.held(row) or 0
 
 
@@ -39,4 +39,4 @@ STATE = MemoryClass("state", "state", lambda row: row.state_bytes)
 ACTIVATIONS = MemoryClass("activations", "activations", lambda row: row.activations_bytes)
 
 STORED = (PARAMETERS, PARAMETERS_PEAK, GRADIENTS, OPTIMIZER_STATE, RESIDUALS)
-"""What a device holds whatever batch it is given."""
+"""The classes whose size does not depend on the batch."""

@@ -14,7 +14,7 @@ Dimension = Literal["examples", "positions", "parameters", "stacked", "features"
 
 
 class Axis(NamedTuple):
-    """What lies in parts along a mesh axis, and how far apart its neighbours are.
+    """What a mesh axis cuts into parts, and how far apart its neighbours are.
 
     Attributes:
         cuts: What is cut: the batch by examples or by the positions of each, the parameters at rest, layers that are
@@ -36,9 +36,9 @@ AXES = {
     "pipe": Axis(("layers",), 0),
 }
 SPLITS_MODEL: tuple[Dimension, ...] = ("layers", "features", "positions", "stacked")
-"""What is cut of a model while it computes, in the order in which axes are applied to it."""
+"""What axes cut in a model while it computes, in the order in which they are applied."""
 HEADS, GATHER, RING = "heads", "gather", "ring"
-"""What attentions may exchange along `context`: heads for positions, or keys and values."""
+"""What attention layers may exchange along `context`: heads for positions, or keys and values."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,10 +86,10 @@ class Mesh:
 
     @classmethod
     def of_replicas(cls, count: int, shards: int = 1, split: Mapping[str, int] = MappingProxyType({})) -> "Mesh":
-        """Returns so many replicas, each of which may be sharded and split along other axes; axes of one device are left out.
+        """Returns a mesh of replicas, each of which may be sharded and split along other axes; axes of one device are left out.
 
         Args:
-            count: How many take other examples, and have the same parameters.
+            count: The number of replicas, which take different examples and have the same parameters.
             shards: The shards of each, which take other examples as well.
             split: Further axes with their sizes.
         """
@@ -97,7 +97,7 @@ class Mesh:
         return cls(tuple((name, size) for name, size in sizes.items() if size > 1) or (("data", 1),))
 
     def cutting(self, *cuts: Dimension) -> "Mesh":
-        """Returns the mesh of those axes along which one of some things is cut; of one device, if there are none."""
+        """Returns the mesh of those axes that cut one of some things; a mesh of one device if there are none."""
         axes = tuple((name, size) for name, size in self.axes if {*cuts} & {*AXES[name].cuts})
         return Mesh(axes) if axes else Mesh.of_replicas(1)
 
@@ -143,7 +143,7 @@ class Mesh:
         return part
 
     def members(self, group: str, ranks: int, place: int) -> tuple[int, ...]:
-        """Returns the places of the devices that share a group with one of them; all, where that was not recorded.
+        """Returns the places of the devices in the same group as a given one; all places if the group was not recorded.
 
         Args:
             group: An axis, or several as `group_along` names them, or "all".
@@ -157,7 +157,7 @@ class Mesh:
         return tuple(members) if len(members) > 1 else tuple(range(self.size))
 
     def stride(self, axis: str) -> int:
-        """Returns how far apart two neighbours along an axis are, which may have one device alone."""
+        """Returns how far apart two neighbours along an axis are in the ranks' order; the axis may have a single device."""
         return math.prod(size for name, size in self.axes if AXES[name].order > AXES[axis].order)
 
     def _strides(self) -> list[tuple[str, int, int]]:
@@ -175,13 +175,13 @@ class Mesh:
 
     @functools.cached_property
     def replica_axes(self) -> tuple[str, ...]:
-        """Those of them along which every device has the same parameters, but for those of experts."""
+        """Those of the batch axes along which every device has the same parameters, apart from experts."""
         cutting = self._several({"parameters", "features", "layers"})
         return tuple(name for name in self.batch_axes if name not in cutting)
 
     @functools.cached_property
     def expert_replica_axes(self) -> tuple[str, ...]:
-        """Those of them along which every device has the same experts as well."""
+        """Those of the replica axes along which every device has the same experts as well."""
         return tuple(name for name in self.replica_axes if "stacked" not in AXES[name].cuts)
 
     @functools.cached_property
@@ -193,7 +193,7 @@ class Mesh:
         return tuple(name for name in self.in_order if cuts & {*AXES[name].cuts})
 
     def group_along(self, axes: Sequence[str]) -> tuple[str, int]:
-        """Returns what the group of the devices along some axes is called in a ledger, and how many they are."""
+        """Returns the name in a ledger of the group of devices along some axes, and their number."""
         size = math.prod(map(self.axis, axes))
         return self.only_axis if size == self.size else ",".join(axes), size
 
@@ -209,6 +209,6 @@ class Mesh:
 
 @functools.lru_cache(maxsize=2**10)
 def divisors(number: int) -> Sequence[int]:
-    """Returns what divides a number, in ascending order."""
+    """Returns the divisors of a number, in ascending order."""
     small = [count for count in range(1, math.isqrt(number) + 1) if number % count == 0]
     return tuple(sorted({*small, *(number // count for count in small)}))

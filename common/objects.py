@@ -9,8 +9,8 @@ from typing import Any
 def objects_of(*classes: type) -> list[Any]:
     """Returns all objects of some classes and of those below them.
 
-    Types are asked, not objects: some objects compute what they are asked for. The oldest generation comes first: else two
-    objects of one class were in an order that depends on when garbage was collected between them.
+    It looks at types and not at attributes of objects, since some objects compute those. The oldest generation comes first;
+    otherwise the order of two objects would depend on when garbage was collected between them.
     """
     objects = [each for generation in (2, 1, 0) for each in gc.get_objects(generation)]
     kinds = {kind for kind in {type(each) for each in objects} if issubclass(kind, classes)}
@@ -21,7 +21,7 @@ def objects_of(*classes: type) -> list[Any]:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Collects no garbage while many objects are made that stay: each collection would look through all that there are."""
+    """Pauses garbage collection while many lasting objects are made: each collection would look through all of them."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""From the optimizer that was asked for to its spec, refused where a strategy would take another step with it."""
+"""Makes the spec of the requested optimizer, and refuses it where a strategy would take another step with it."""
 
 import math
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
         workload: What is trained.
 
     Raises:
-        ConfigError: It is the user's own, and there is none that the framework's strategies can take.
+        ConfigError: It is the user's own, and the file has none that the framework's strategies can use.
     """
     name = config.optimizer or next(iter(workload.learning_rates))
     if name != USER:
@@ -42,10 +42,10 @@ def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
 
 
 def check_optimizer(run: Run) -> None:
-    """Refuses an optimizer that takes another step of parts of parameters, where they are cut.
+    """Refuses an optimizer that takes another step on parts of parameters, where parameters are cut.
 
     Raises:
-        ConfigError: They are.
+        ConfigError: Parameters are cut, and the optimizer takes another step.
     """
     optimizer = run.optimizer
     is_sharded = math.prod(map(run.mesh.parts, ("parameters", "features", "stacked"))) > 1
@@ -79,7 +79,7 @@ def _check_own(run: Run, is_sharded: bool) -> None:
 
 
 def refuse_some(run: Run) -> None:
-    """Refuses the user's optimizer where each device updates some of the parameters, if it makes another step of them.
+    """Refuses the user's optimizer where each device updates some of the parameters, if it takes another step on them.
 
     Raises:
         ConfigError: It does.
@@ -93,7 +93,8 @@ def _refuse_parts(run: Run, moved: str, given: str) -> None:
     if moved:
         raise ConfigError(
             f"the optimizer of {run.workload.name} takes another step when it is given {given}, as {run.name} does: in an "
-            f"experiment {moved} moved otherwise; choose a row that gives it all of them, as torch:ddp, or --optimizer "
+            f"experiment {moved} moved differently; choose a row that gives it all of them, as torch:ddp, or "
+            "--optimizer "
             f"{_listed(OPTIMIZERS)}."
         )
 

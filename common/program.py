@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 Arrays = dict[str, "np.ndarray"]
 """Arrays by neutral name."""
 RESIDUAL, SUM_RESIDUAL = "residual", "sum_residual"
-"""In the local state, before the name of a parameter: what an exchange left out of the rank's own gradient, and of a sum."""
+"""Prefixes of parameter names in the local state: what an exchange left out of the rank's own gradient, and of a sum."""
 WEIGHT, SHARED, OUTER = "weight", "shared", "outer"
-"""Likewise, where ranks take steps alone: the rank's own weights, those that its period began with, the outer optimizer's sum."""
+"""The same for local steps: the rank's own weights, those that its period began with, and the outer optimizer's momentum."""
 OF_PARAMETERS = (RESIDUAL, SUM_RESIDUAL, WEIGHT, SHARED, OUTER)
-"""What is shaped like the parameter."""
+"""The local arrays that have the shape of the parameter."""
 SKIPPED = "skipped_steps"
 """In the local state: the steps whose updates a loss scaler skipped."""
 
@@ -32,10 +32,10 @@ class TrainState:
         params: Parameter name -> array.
         slots: Optimizer state: its name (as in `OptimizerSpec.state`) -> parameter name -> array.
         buffers: What the model keeps beside its parameters, such as running statistics: neutral name -> array.
-        local: What each rank keeps for itself, such as residuals or a scaler: one mapping name -> array per rank, or
-            none. It continues only on as many devices; on others it starts anew.
+        local: What each rank keeps for itself, such as residuals or a scaler: one mapping name -> array for each rank, or none.
+            It is restored only on the same number of devices and otherwise reset.
         skipped: How many of the steps took no update, because their gradients overflowed in fp16.
-        counts: Parameter name -> how many updates it has taken, of those that some of the updates left out.
+        counts: Parameter name -> how many updates it has taken, for parameters that some updates left out.
     """
 
     step: int
@@ -48,11 +48,11 @@ class TrainState:
 
     @property
     def updates(self) -> int:
-        """How many updates the optimizer has taken, by which AdamW corrects its bias."""
+        """How many updates the optimizer has taken; AdamW's bias correction depends on it."""
         return self.step - self.skipped
 
     def updates_of(self, name: str) -> int:
-        """Returns how many of them a parameter has taken."""
+        """Returns how many updates a parameter has taken."""
         return self.counts.get(name, self.updates)
 
 
@@ -85,7 +85,7 @@ def whole(path: str, array: "np.ndarray") -> StatePiece:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """What a program really ran on, as it found it itself.
+    """What a program actually ran on, as it found out itself.
 
     Attributes:
         note: Its devices, in words.
@@ -101,50 +101,49 @@ class Hardware:
 class Program(Protocol):
     """A model in training, seen from one process.
 
-    Every method is collective: all processes call it in the same order. What rank 0 returns counts; elsewhere it may
-    be anything.
+    Every method is collective: all processes call it in the same order. Only what rank 0 returns counts.
 
     Attributes:
-        hardware: What it really ran on.
+        hardware: What it actually ran on.
     """
 
     hardware: Hardware
 
     def step(self, batch: "Batch") -> None:
-        """Takes one optimizer step on a GLOBAL batch; sends nothing for reporting's sake."""
+        """Takes one optimizer step on a GLOBAL batch; sends nothing just for reporting."""
 
     def losses(self) -> list[float]:
         """Returns the GLOBAL mean loss of every step since the last call; reduced once, outside the timed part."""
 
     def agree(self, value: float) -> float:
-        """Returns the mean of a number over the processes that train, so that all of them decide alike; none is ahead of it."""
+        """Returns the mean of a number over the processes that train, so all of them decide alike; also synchronizes them."""
 
     def predict(self, inputs: "np.ndarray") -> "np.ndarray":
         """Returns the logits [global_batch_size, ...] of a full global batch of inputs."""
 
     def state(self) -> TrainState:
-        """Step, parameters and optimizer state: whole, unsharded, neutral names and layout."""
+        """Returns step, parameters and optimizer state: whole, unsharded, with neutral names and layout."""
 
     def shards(self) -> Sequence[StatePiece] | None:
-        """Returns what this process saves of the state, each number by one process; None if rank 0 saves what `state` returns."""
+        """Returns this process's part of the state to save, each number once; None if rank 0 saves what `state` returns."""
 
     def restore(self, state: TrainState) -> None:
-        """The inverse of `state`, from any strategy of any framework; every process gets the whole state."""
+        """Restores what `state` returned under any strategy of any framework; every process gets the whole state."""
 
     def observe(self, batch: "Batch") -> None:
         """Takes one more step, untimed and under observation: `sends` and `footprint` report it."""
 
     def sends(self) -> tuple[Send, ...]:
-        """Returns what this process sent in the observed step, in order; to be asked for before the footprint of the step."""
+        """Returns what this process sent in the observed step, in order; must be called before `footprint`."""
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """Returns one row per device that this process knows of: a chief also reports its servers."""
+        """Returns one footprint for each device that this process knows of: a chief also reports its servers."""
 
     def measures(self) -> Mapping[str, float]:
         """Returns the strategy's own quantities, as declared in its row."""
 
     def sync(self) -> None:
-        """Returns when everything asked for so far is done; timing windows start and end here."""
+        """Returns when all requested work is done; timing windows start and end here."""
 
     def close(self) -> None:
         """Leaves the group of processes."""

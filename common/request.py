@@ -1,4 +1,4 @@
-"""What was asked: RunConfig, as text or JSON has it, before it is parsed."""
+"""The request, RunConfig, as text or JSON gives it, before it is parsed."""
 
 import dataclasses
 
@@ -12,15 +12,16 @@ ORACLE = "numpy:oracle"
 """The strategy that every run is compared with."""
 
 MAX_DEVICES = 2**14
-"""The largest TPUs have 9,216 chips; everything else that has so many devices is a typing error."""
+"""The most devices of a run: the largest TPUs have 9,216 chips, and a larger number is a typing error."""
 MAX_PREDICTED_DEVICES = 100_000
-"""Of a run that is only predicted: about as many as the largest machines have."""
+"""The most devices of a run that is only predicted: about as many as the largest machines have."""
 MAX_PROCESSES = 1000
-"""Of one run, on this machine or on several; of a cluster, each is told the address of every other."""
+"""The most processes of one run, on this machine or on several; in a cluster, each is told the address of every other."""
 MAX_THREADS = 1024
-"""More than the cores of any machine that one device would have to itself."""
+"""The most threads of a device, more than the cores of any machine."""
 MAX_SECONDS = 100_000
-"""More than a day. The first step may take ten times as long, and frameworks count milliseconds in 31 bits."""
+"""The longest timeout, more than a day. The first step may take ten times as long, and frameworks count milliseconds in 31
+bits."""
 MAX_SEED = 2**63 - 1
 MAX_RESTARTS = 10**6
 DTYPES = {"float32": 4, "float64": 8}
@@ -32,7 +33,7 @@ _HALF = {
     for name in names
 }
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
-"""How far rounding moves a number, relative to it, at most."""
+"""The largest relative error of rounding a number."""
 KEPT_WEIGHTS = tuple(name for name in UNIT_ROUNDOFF if name not in DTYPES)
 """The types in which `--weights` may keep parameters, beside masters in float32."""
 
@@ -92,7 +93,7 @@ class TrainedConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """How and where a run is started: the fields of a request that decide none of its numbers.
+    """How and where a run is started: the fields of a request that affect none of its numbers.
 
     Attributes:
         described: The folder with the description of `model`, once a worker has made it.
@@ -183,17 +184,17 @@ class Launch:
 
     @property
     def of_reference(self) -> "Launch":
-        """The launch of what takes the steps of the run's reference, which is more patient than a run may be."""
+        """The launch of the run that takes the reference's steps, with a longer timeout than a run's."""
         return dataclasses.replace(self, out=None, timeout_seconds=max(self.timeout_seconds, 60.0))
 
     @property
     def untraced(self) -> "Launch":
-        """The launch of what is run beside a run to judge it: it records and saves nothing."""
+        """The launch of an auxiliary run that judges another one: it records and saves nothing."""
         return dataclasses.replace(self, trace=False, profile=False, save_every=None, restarts=0, elastic=None)
 
     @property
     def needs_state(self) -> bool:
-        """Whether the state that the run ends with is of any use: to be judged, or to be kept."""
+        """Whether the final state of the run is needed, to be judged or to be kept."""
         return self.keep_state or self.parity is not False
 
 

@@ -1,4 +1,4 @@
-"""From what was asked to what will run: every default filled in, everything impossible refused, nothing started."""
+"""Turns a request into a run: fills in every default and refuses everything impossible, without starting anything."""
 
 import dataclasses
 
@@ -18,11 +18,11 @@ from samestep.common.workload.workload import Workload
 
 _MADE = ("strategy", "workload", "optimizer", "mesh", "batch_size", "steps", "options", "weights")
 _SAME = tuple(field.name for field in dataclasses.fields(Run) if field.name not in _MADE)
-"""What a run takes from its request as it is."""
+"""The fields that a run takes from its request unchanged."""
 
 
 def parse(config: RunConfig) -> Run:
-    """Makes a run of a request; there is no other way to one that is started.
+    """Makes a run from a request; every run that is started is made here.
 
     Args:
         config: As asked for; None stands for a default.
@@ -46,7 +46,7 @@ def parse(config: RunConfig) -> Run:
 
 
 def parse_prediction(config: RunConfig, weights: str | None = None) -> Run:
-    """Makes a run of a request that is only predicted: on many more devices, of published models too, its data left alone.
+    """Makes a run that is only predicted: it may have many more devices or a published model, and its data are not read.
 
     Args:
         config: As asked for; None stands for a default.
@@ -178,7 +178,7 @@ def as_config(run: Run, launch: Launch) -> RunConfig:
 
 
 def arguments(config: RunConfig) -> list[str]:
-    """Returns the flags that repeat a complete request, but for where its files go."""
+    """Returns the flags that repeat a complete request, except those that say where its files go."""
     info = strategy_info(config.framework, config.strategy)
     default = _mesh(dataclasses.replace(config, mesh=None), info, 0, MAX_DEVICES)
     left_out = {name for name, field in flags(config).items() if field.metadata["place"]}
@@ -191,7 +191,7 @@ def arguments(config: RunConfig) -> list[str]:
 
 
 _NAMED = ("framework", "strategy", "workload")
-"""Repeated even where they are the defaults."""
+"""The flags that are repeated even if they have their defaults."""
 
 
 def _check_framework(config: RunConfig, workload: Workload) -> None:

@@ -1,4 +1,4 @@
-"""What a strategy is in the catalogue (StrategyInfo), and the checked request that names it (Run)."""
+"""A strategy in the catalogue (StrategyInfo), and the checked request that names it (Run)."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +19,8 @@ class Answer:
     """Whether a strategy splits something.
 
     Attributes:
-        answer: In a word.
-        how: One clause.
+        answer: The answer in one word.
+        how: How, in one clause.
     """
 
     answer: Literal["yes", "no", "partial", "flexible"]
@@ -29,7 +29,7 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """A quantity of a strategy's own: name, unit, and one sentence on what it says."""
+    """A quantity that only one strategy reports: name, unit, and one sentence on its meaning."""
 
     name: str
     unit: str
@@ -52,8 +52,8 @@ class ProcessSpec:
     Attributes:
         role: Its name in logs and messages, such as "rank-0" or "ps-1".
         environment: Its identity and the others' addresses, with placeholders for hosts and ports.
-        serves: Whether it never finishes by itself: it is stopped when the others are done.
-        expendable: Whether the run goes on if it dies, as long as another such process is left.
+        serves: Whether it never finishes by itself and is stopped when the others are done.
+        expendable: Whether the run continues if it dies, as long as another such process is left.
     """
 
     role: str
@@ -64,22 +64,23 @@ class ProcessSpec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run(Features, Generic[Options]):
-    """A request that was checked: everything that decides the numbers of a run, and nothing else. `common.run.parse` makes it.
+    """A request that was checked: everything that affects the numbers of a run, and nothing else. `common.run.parse` makes it.
 
     Attributes:
         framework: A key of FRAMEWORKS.
         strategy: Its row of the catalogue.
         workload: What is trained.
-        optimizer: With its rate.
+        optimizer: The optimizer, with its learning rate.
         mesh: The devices.
-        batch_size: GLOBAL.
-        steps: Trained up to, counted from zero.
+        batch_size: The GLOBAL batch size.
+        steps: The step up to which it trains, counted from zero.
         dtype: "float32" or "float64".
         seed: The seed of the initial weights and of the order of the examples.
-        threads: Per device.
-        options: The strategy's own.
+        threads: The number of threads of each device.
+        options: The strategy's own options.
         techniques: How a step is taken, under any strategy.
-        weights: One of KEPT_WEIGHTS: the type of all but master weights and optimizer state, as in Megatron-LM; only predicted.
+        weights: One of KEPT_WEIGHTS: the type of everything but master weights and optimizer state, as in Megatron-LM; only for
+            predictions.
     """
 
     framework: str
@@ -118,7 +119,7 @@ class Run(Features, Generic[Options]):
 
     @property
     def product_bytes(self) -> int:
-        """The bytes of one number of what goes into products, and of parameters that are gathered for them."""
+        """The bytes of one number in the factors of products, and in parameters that are gathered for them."""
         return self.item_bytes if self.techniques.gathered(self.dtype) == self.dtype else 2
 
     @property
@@ -128,12 +129,12 @@ class Run(Features, Generic[Options]):
 
     @property
     def passes(self) -> int:
-        """The forward and backward passes of a step on each shard, one after the other."""
+        """The number of forward and backward passes of a step on each shard."""
         return self.techniques.passes_of(self.mesh.replicas)
 
     @property
     def microbatches(self) -> int:
-        """The micro-batches of each shard: those of a pipeline for each that is accumulated."""
+        """The number of micro-batches of each shard: those of a pipeline, times the accumulation steps."""
         return self.passes * vars(self.options).get("microbatches", 1)
 
     @property
@@ -155,19 +156,19 @@ class Run(Features, Generic[Options]):
 
 
 Cost = Callable[[Run, str], Ledger]
-"""What a step costs, given what carries its exchanges."""
+"""The cost of a step, given the backend of its exchanges."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Formula:
-    """What a textbook says of a quantity of the ledger.
+    """A textbook's formula for a quantity of the ledger.
 
     Attributes:
         quantity: "state" or "activations" (bytes of the device that holds most), "sent" (bytes of all processes) or "idle"
             (share of a step).
         value: What the formula gives for the run.
         text: The formula, in the letters of `docs/predicting.md`.
-        source: Who says so.
+        source: The publication.
     """
 
     quantity: str
@@ -186,34 +187,34 @@ class StrategyInfo:
         goal: What it is for.
         data_split: Whether the batch is split.
         model_split: Whether the model is split.
-        hardware: What it is meant for.
-        axes: The mesh axes it understands; the first takes `--devices`. Empty: one device only.
+        hardware: The hardware that it is meant for.
+        axes: The mesh axes that it supports; the first takes `--devices`. If empty, it runs on one device only.
         topology: The processes that a run needs.
         cost: What a step costs: memory, exchanges, bytes on the wire.
-        cost_as_measured: The same of the observed step, given also what `Program.measures` returned in each process, where the
-            data decide what a step sends and keeps; None where they do not.
-        cost_at: What a step costs the devices at each place along `pipe`; None where all devices send alike.
+        cost_as_measured: The cost of the observed step, given also what `Program.measures` returned in each process, if what a
+            step sends and keeps depends on the data; None if it does not.
+        cost_at: The cost of a step for the devices at each place along `pipe`; None if all devices send alike.
         routes: (process, process) -> the bytes that the first sends to the second in a step; nothing where none are predicted.
-        textbook: What textbooks say of state, bytes sent and idle time, given what carries its exchanges.
-        backend: What carries its exchanges between CPUs: "memory", "gloo", "grpc" or "tensorpipe".
-        reference: The API it shows.
-        status: What the maintainers of that API say of it.
-        counterpart: Its equivalent in the other framework, as framework:strategy, or ""; the relation is symmetric.
+        textbook: What textbooks say about state, bytes sent and idle time, given the backend of its exchanges.
+        backend: The backend of its exchanges between CPUs: "memory", "gloo", "grpc" or "tensorpipe".
+        reference: The API that it demonstrates.
+        status: What the maintainers of that API say about it.
+        counterpart: Its counterpart in the other framework, as framework:strategy, or ""; the relation is symmetric.
         options: A frozen dataclass; its fields are the strategy's own options.
         measures: The quantities that `Program.measures` returns.
         dtypes: The dtypes it can train in.
         cuts_parameters: Whether devices update parts of parameters although no axis of its mesh cuts them.
         scales_loss: Whether it scales the loss where gradients in two bytes would vanish.
-        emulation: What runs instead where its hardware is missing, in words; "" if the strategy runs anywhere.
-        synchronous: Whether every step waits for every device under these options, so that parity is promised.
+        emulation: What runs instead if its hardware is missing, in words; "" if the strategy runs anywhere.
+        synchronous: Whether every step waits for every device under these options, so parity is promised.
         varies: Why two runs of one command may differ in their bits with these options on CPU cores; "" if they do not.
-        compiled_cores: The number of cores for which its file's `compile_step` only compiles a step; 0: it is run.
+        compiled_cores: The number of cores for which its file's `compile_step` only compiles a step; 0 if it is run.
         refuses: Technique, or feature of a model -> why the strategy cannot take it.
         needs: Raises a ConfigError for a run that the strategy cannot train.
-        available: Raises Unavailable for what this machine lacks for the run beside installed packages.
-        package: A package that it needs beside its framework; the extra that installs it has the same name.
-        danger_of_open_ports: Who can connect to its processes where there is no private network, and what they can do
-            then that is more than to spoil a run, as a clause; `{ports}` stands for the ports that are known.
+        available: Raises Unavailable if this machine lacks something for the run other than packages.
+        package: A package that it needs besides its framework; the extra that installs it has the same name.
+        danger_of_open_ports: Who can connect to its processes if there is no private network, and what they can then do beyond
+            disturbing a run, as a clause; `{ports}` stands for the known ports.
     """
 
     name: str

@@ -1,34 +1,34 @@
-"""When a process did what in its traced steps: activities in lanes, which are the same in every framework."""
+"""The timeline of a process in its traced steps: activities in lanes, which are the same in every framework."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 LANES = ("data", "compute", "communicate", "idle")
-"""Of one device. There are as many lanes to communicate as transfers are in flight at once."""
+"""The lanes of one device. There are as many lanes for communication as transfers are in flight at once."""
 PHASE_OF_LETTER = {
     "F": "forward",
     "B": "backward",
     "I": "backward for the inputs",
     "W": "backward for the weights",
 }
-"""What a pipeline's rank computes for a micro-batch, by the letter that schedules use."""
+"""The letter of a computation in schedules -> what a rank of a pipeline computes for a micro-batch."""
 TRACED_STEPS = 5
 GAP_NS = 100_000
-"""A device is idle where nothing computes for so long; what is shorter is Python at work between two operators."""
+"""The shortest gap in which a device counts as idle; in a shorter one, Python is at work between two operators."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Activity:
-    """Something that a device did for a while.
+    """Something that a device did during an interval.
 
     Attributes:
         device: Its place among the devices of the process.
-        lane: One of `LANES`; idle is what the others leave.
+        lane: One of `LANES`; the device is idle outside of all activities.
         name: A phase of the step, or the operation that sends; "" where a framework does not say which phase it was.
         start_ns: Like `end_ns`, as `time.time_ns()`.
-        end_ns: When it was over. A transfer is, once what it brings is there, or what it takes is handed over.
-        peer: Whom a message goes to or comes from: that process's number in the group.
+        end_ns: When it ended. A transfer ends once its data have arrived, or are handed over.
+        peer: The number in the group of the process that a message goes to or comes from.
         receives: Whether it is the receiving end of a message.
         stage: The stage of a pipeline.
         microbatch: The microbatch of a pipeline.
@@ -51,7 +51,7 @@ class Recording:
 
     Attributes:
         steps: Their starts and ends, as `time.time_ns()`.
-        activities: In any order.
+        activities: The activities, in any order.
     """
 
     steps: tuple[tuple[int, int], ...]
@@ -60,14 +60,15 @@ class Recording:
 
 Record = Callable[[Callable[[], None], Sequence[str], Path | None], list[Activity]]
 """Takes steps under the profiler of a framework, and reads what each device computed and sent: `profiling.record` of each
-mirror. Given are a function that takes the steps, the names of the devices, and the stem of the file to keep the profile in."""
+mirror. The arguments are a function that takes the steps, the names of the devices, and the stem of the file for the
+profile."""
 
 
 def busy(activities: Sequence[Activity], start_ns: int, end_ns: int) -> list[Activity]:
-    """Returns what a device computed and prepared in a step, one after the other, short gaps closed.
+    """Returns the activities in which a device computed or prepared in a step, without overlaps and with short gaps closed.
 
     Args:
-        activities: The activities of one device; those that send do not count, nor does what lies outside of the step.
+        activities: The activities of one device; sends, and everything outside of the step, are ignored.
         start_ns: When the step starts, in nanoseconds.
         end_ns: Its end.
     """
@@ -95,10 +96,10 @@ def _is_like(one: Activity, other: Activity) -> bool:
 
 
 def idle(taken: Sequence[Activity], device: int, start_ns: int, end_ns: int) -> list[Activity]:
-    """Returns what is left of a step.
+    """Returns the idle intervals of a step.
 
     Args:
-        taken: What `busy` found.
+        taken: The activities that `busy` returned.
         device: The place of the device.
         start_ns: When the step starts, in nanoseconds.
         end_ns: Its end.

@@ -29,12 +29,12 @@ from samestep.experiments.printing.formats import FORMATS, Document, known_forma
 from samestep.experiments.printing.text import count
 
 HERE = "here"
-"""This machine, among the names of machines."""
+"""The name of this machine among the names of machines."""
 ASKED = ("workload", "model", "data", "batch_size", "optimizer")
-"""The fields of a request that decide what is advised."""
+"""The fields of a request on which the advice depends."""
 _MACHINE = "a100-80gb"
 _VARIED = ("devices", "nodes", "machine", "batch_size", "context", "optimizer", "weights", "mesh")
-"""What `--vary` can vary beside the sizes of the workload."""
+"""What `--vary` can vary besides the sizes of the workload."""
 _VARY = (
     f"print the best layout for each value of {', '.join(_VARIED)} or a size of the workload, as in devices=64,512; may be given "
     "several times"
@@ -61,7 +61,7 @@ class SearchAssumptions(Training):
         least=1,
     )
     bandwidth: str | None = flag(
-        None, "with --machine here: what the link of each node carries in either direction, over gloo, as in 1gbit"
+        None, "with --machine here: the bandwidth of each node's link in either direction, over gloo, as in 1gbit"
     )
     mesh: str | None = flag(None, "axis sizes that are settled, as in tensor=8; the others are searched")
     weights: str = flag(
@@ -170,13 +170,12 @@ def find_advice(
     Args:
         config: The model, its batch and its optimizer.
         assumed: The machine, and how it is used.
-        are_weights_given: Whether the bytes of a weight were asked for, which this machine has no choice of.
+        are_weights_given: Whether the bytes of a weight were given, for which this machine has no choice.
         tell: Is told how far it is.
         with_changes: Whether to look for what would be first under other conditions.
 
     Raises:
-        ConfigError: The request is wrong, or the model has no room.
-        Unavailable: This machine cannot be measured.
+        ConfigError: The request is wrong, or the model does not fit. Unavailable: This machine cannot be measured.
     """
     keep = None if assumed.mesh is None else Mesh.parse(assumed.mesh)
     is_here = assumed.machine == HERE

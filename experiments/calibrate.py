@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 RANKS = 2
 LAYERS = (2, 8)
-"""Of the tiny models that show the overhead."""
+"""The sizes of the tiny models that show the overhead."""
 STEPS = 60
 TIMEOUT_SECONDS = 300
 TRIES = 3
-"""How often something is measured that came out impossible."""
+"""How often something is measured if the result is impossible."""
 Measured = TypeVar("Measured")
 _ABOUT = (
     "Measure the cores of this machine, in less than a minute when it is idle: how fast it multiplies matrices of"
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
     Raises:
         Unavailable: torch is not installed.
-        WorkerFailed: A process that measures died, or what they measured is impossible.
+        WorkerFailed: A process that measures died, or the result is impossible.
     """
     parser = Parser(prog="samestep calibrate", description=_ABOUT, allow_abbrev=False)
     add_format(parser)
@@ -82,14 +82,14 @@ def calibrate() -> "Here":
 
 
 def measure_again(measure: Callable[[], Measured], judge: Callable[[Measured], str]) -> Measured:
-    """Measures until it is possible, at most `TRIES` times: what else runs on the machine can make any figure of it.
+    """Measures until the result is possible, at most `TRIES` times, since a busy machine can give any figure.
 
     Args:
         measure: Measures.
-        judge: Says what is impossible about it; "" if nothing is.
+        judge: Says what is impossible about the result; "" if nothing is.
 
     Raises:
-        WorkerFailed: It never was possible.
+        WorkerFailed: The result was never possible.
     """
     odd = ""
     for _ in range(TRIES):

@@ -1,7 +1,7 @@
-"""Show what samestep keeps on this disk, and remove what you name: `samestep clean --oracle --runs`, `samestep clean DIR`.
+"""Shows what samestep keeps on this disk, and removes what you name: `samestep clean --oracle --runs`, `samestep clean DIR`.
 
 Only files that samestep wrote and listed are removed; everything else in a directory stays, and no link is followed. --runs
-leaves alone what may still be wanted or running, such as a prepared run that waits in a queue; DIR is removed in any state.
+does not touch what may still be needed or running, such as a prepared run that waits in a queue; DIR is removed in any state.
 """
 
 import datetime
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> int:
     """Frees what is named, then prints what there is.
 
     Raises:
-        ConfigError: A directory that was named is none of ours; nothing was removed.
+        ConfigError: A directory that was named is not ours; nothing was removed.
     """
     parser = Parser(prog="samestep clean", allow_abbrev=False, description=__doc__)
     parser.add_argument("directories", nargs="*", metavar="DIR", help="a run, a comparison or a record to remove")

@@ -1,4 +1,4 @@
-"""Train one workload under many strategies and print one table, with the oracle as its first row.
+"""Trains one workload under many strategies and prints one table, with the oracle as its first row.
 
 After an interrupt, the rows that are done are printed, and --resume continues from there. --on slurm:nodes=2 starts each row as a
 job of an engine: slurm, mpi, torchrun or ray.
@@ -35,8 +35,8 @@ _ENDINGS = """Exit code, the first that applies: 130 after Ctrl-C; 143, 129 or 1
 not the same step, or not that of --against; 1 if a row failed; 3 if a row that you named is unavailable or not possible, if a
 required row was not judged, if --parity was given and no row was judged, or if --against, or --bit-equal, had nothing to compare;
 0 otherwise. It is 2 if the request is wrong, or none of the rows that you named is possible: then nothing is started."""
-_AGAINST = """hold every row against the same row of an earlier comparison, of a run, or of a directory of runs: the losses of
-every step, the bytes, and with enough rounds the speed; the exit code is 4 if a step is not as it was"""
+_AGAINST = """compare every row with the same row of an earlier comparison, of a run, or of a directory of runs: the losses of
+every step, the bytes, and with enough rounds the speed; the exit code is 4 if a step has changed"""
 _BIT_EQUAL = """with --against: every loss, and the final state where both runs have one, must be the same in every bit, not
 only within the bounds; the exit code is 4 if one is not, and 3 if equal bits cannot be expected, because versions of Python
 or packages, the CPU or the C library differ; the message names them"""
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 
     Raises:
         SamestepError: The request is wrong, and nothing was started; or a row failed, missed or lacked what it had to have.
-        KeyboardInterrupt: Ctrl-C ended it; the rows that there are have been printed.
+        KeyboardInterrupt: Ctrl-C ended it; the existing rows have been printed.
     """
     arguments, target = take_target(arguments, "--on")
     given = vars(_parser().parse_intermixed_args(arguments))
@@ -114,7 +114,7 @@ def _check_resumed(directory: str, out: str | None, file: str | None) -> None:
     """
     for flag, value in (("--out", out), ("--file", file)):
         if value is not None:
-            raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
+            raise ConfigError(f"--resume {directory} continues what is there; leave out {flag}.")
 
 
 def _write_page(comparison: "Comparison", form: str, opens: bool) -> WorkerFailed | None:

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 PLANTER = "samestep.torch_impl.planted"
 ROWS = ("torch:ddp", "tf:mirrored", "torch:fsdp")
-"""The first is the one that the mistake is planted in. Beside it trains the next one that is installed."""
+"""The strategies to choose from. The mistake is planted in the first one; the second one to train is the next that is
+installed."""
 WORKLOAD = "prose-gpt+layers=1+heads=2+width=16+context=8"
-"""Where a mistake matters in every workload."""
+"""The optimizer and settings in which a mistake matters in every workload."""
 STEPS, SHOWN = 20, (0, 1, 5, 10, 19)
 NEXT = """Next:
   samestep demo --mistake {other}
@@ -30,7 +31,7 @@ NEXT = """Next:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Trains, prints what is seen; returns 1 if the mistake was not found.
+    """Trains, and prints the results; returns 1 if the mistake was not found.
 
     Raises:
         SamestepError: There is no such mistake, PyTorch is not installed, or a run failed.

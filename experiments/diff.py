@@ -58,10 +58,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check_steps(number: int) -> None:
-    """Refuses a number of steps that nobody can take.
+    """Refuses an impossible number of steps.
 
     Raises:
-        ConfigError: It is none, or too many.
+        ConfigError: It is less than one, or too large.
     """
     if not 1 <= number <= MOST_STEPS:
         raise ConfigError(f"--steps {number} is not from 1 to {MOST_STEPS}.")

@@ -1,4 +1,4 @@
-"""Says what this machine can run, and with `--gpu` proves every row on its GPUs: `samestep doctor --gpu`."""
+"""Says what this machine can run, and with `--gpu` proves every strategy on its GPUs: `samestep doctor --gpu`."""
 
 import dataclasses
 import os
@@ -30,7 +30,7 @@ _ABOUT = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints what is here; with `--gpu` what the GPUs compute; returns 0.
+    """Prints what this machine has, or with `--gpu` what its GPUs compute; returns 0.
 
     Raises:
         Unavailable: `--gpu` was given, and no framework sees a GPU.

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     """Predicts, runs what is named, and writes the page; returns 0.
 
     Raises:
-        ConfigError: What is named is no strategy and no run, or the file cannot be written.
+        ConfigError: An argument is neither a strategy nor a run, or the file cannot be written.
     """
     given = _parser().parse_args(arguments)
     if not 1 <= len(given.named) <= 2:

@@ -1,7 +1,7 @@
-"""Replay finished runs into an experiment tracker: settings, the loss of every step, the speed of each window, and the outcome.
+"""Replays finished runs into an experiment tracker: settings, the loss of every step, the speed of each window, and the outcome.
 
-Or write the state in one directory, of a checkpoint or of a finished run, in a format that other programs read. Exit code: 2 if
-there is no run, 3 if the tracker or framework is not installed; 1 if a run could not be read; 0 otherwise.
+Or writes the state in one directory, of a checkpoint or of a finished run, in a format that other programs read. Exit code: 2
+if there is no run, 3 if the tracker or framework is not installed; 1 if a run could not be read; 0 otherwise.
 """
 
 import importlib
@@ -16,7 +16,7 @@ from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlruns"}
-"""Tracker -> the folder that it looks into by itself."""
+"""Tracker -> its default folder."""
 FORMATS = {"safetensors": ""} | {each: name for name in BUILDERS for each in conventions(name).formats}
 """Format -> the framework that writes it; "" if none is needed."""
 
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     """Writes every run that can be read; returns 1 if one could not.
 
     Raises:
-        ConfigError: There is no run, no such tracker, or its folder cannot be written.
+        ConfigError: There is no run or no such tracker, or its folder cannot be written.
         Unavailable: The tracker is not installed.
     """
     given = _parser().parse_args(arguments)

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
 
     Raises:
         ConfigError: The directory holds no ledger.
-        ParityFailed: An example was lost, or gathered twice, or was another one.
+        ParityFailed: An example was lost, gathered twice, or replaced by another one.
     """
     parser = Parser(prog="samestep ledger", description="Prove that a run lost no example, and took none twice.")
     parser.add_argument("--examples", metavar="DIR", required=True, help="the directory of a run or of a record")

@@ -1,4 +1,4 @@
-"""Says what samestep understands of your model, before anything trains: `samestep model net.py --data arrays.npz`."""
+"""Shows what samestep understands about your model, before anything trains: `samestep model net.py --data arrays.npz`."""
 
 import dataclasses
 import sys
@@ -17,7 +17,7 @@ from samestep.experiments.printing.formats import add_format, write
 
 @dataclasses.dataclass(frozen=True)
 class ModelRequest:
-    """What a description is asked for: those fields of a request that it has, with its own defaults."""
+    """The request of a description: the fields of a run's request that it has, with its own defaults."""
 
     data: str | None = flag(None, "a .npz file, or FILE.py:FUNCTION, which returns the arrays")
     devices: int = flag(2, "how many devices these rows have", least=1, most=MAX_DEVICES)
@@ -72,10 +72,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def rows_of(described: RunConfig) -> dict[str, str]:
-    """Returns every row of a framework, with why it cannot take a model; "" if it can.
+    """Returns every strategy of a framework, with why it cannot take a model; "" if it can.
 
     Args:
-        described: Names the model and its description.
+        described: The request that names the model and its description.
     """
     found = {}
     for row in strategies_of(described.framework):

@@ -1,4 +1,4 @@
-"""Holds two implementations of your model against each other: `samestep port --model net.py --data arrays.npz`."""
+"""Compares two implementations of your model: `samestep port --model net.py --data arrays.npz`."""
 
 import dataclasses
 import math
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from samestep.common.runtime.parent.models.converting import WeightsFile
 
 _ELEMENTWISE = {name: kind for name in OPTIMIZERS if (kind := optimizer_named(name)).is_elementwise}
-"""What needs no roles of parameters, which two implementations need not have in common."""
+"""The optimizers that do not depend on the roles of parameters, which two implementations need not have in common."""
 _RATES = ", ".join(f"2^{math.log2(kind.default_rate):.0f} for {name}" for name, kind in reversed(_ELEMENTWISE.items()))
 
 
 @dataclasses.dataclass(frozen=True)
 class PortRequest:
-    """What a port is asked for: those fields of a request that it has, with its own defaults."""
+    """The request of a port: the fields of a run's request that it has, with its own defaults."""
 
     model: str | None = flag(None, "FILE.py, or FILE.py:NAME of the samestep.Model in it, with torch= and tf=")
     data: str | None = flag(

@@ -17,7 +17,7 @@ from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import FORMATS, Document, write
 
 PREDICTED = ("workload", "model", "mesh", "batch_size", "optimizer", "dtype", "batch_norm", "data")
-"""The fields of a request that decide what is predicted; `Assumptions` has the rest."""
+"""The fields of a request on which a prediction depends; `Assumptions` has the rest."""
 _ABOUT = (
     "Predict the memory and the traffic of a step, without running anything, for one strategy or for every one that can take "
     f"the request. Besides the workloads that can be run, there are published models: {', '.join(PUBLISHED)}."
@@ -92,10 +92,10 @@ def _validation(cell: Cell | None, command: _Command, given: Mapping[str, Scalar
 
 
 def read(cell: Cell | None, given: Mapping[str, Scalar]) -> tuple[RunConfig, Assumptions]:
-    """Makes a request of what was given beside a cell.
+    """Makes a request from a cell and the other arguments.
 
     Args:
-        cell: What is predicted; None stands for every row, which have no options in common.
+        cell: The cell; None stands for every strategy, which have no options in common.
         given: Fields of RunConfig, Assumptions and Techniques, and options of the strategy.
 
     Raises:

@@ -143,7 +143,7 @@ def compare(
     given |= {"reference": reference, "repeats": repeats, "vary": vary or {}, "scaling": scaling}
     if resume is not None:
         if file is not None or out is not None:
-            raise ConfigError(f"resume={str(resume)!r} goes on with what is there; leave out file and out.")
+            raise ConfigError(f"resume={str(resume)!r} continues what is there; leave out file and out.")
         comparison = execution.resume(Path(resume), given, quiet=not progress)
     else:
         asked = execution.ask(None if file is None else Path(file), given, quiet=not progress)

@@ -81,7 +81,9 @@ def test_a_run_that_was_cut_off_is_gone_on_with(here: Path) -> None:
     again = samestep.resume("run")
     assert again.resumed_at == max(whole.saves.steps) and again.attempt == 2
     assert (again.losses, again.state_sha256) == (whole.losses, whole.state_sha256)
-    with pytest.raises(samestep.ConfigError, match="it holds a finished run; --start-from goes on from where it ended"):
+    with pytest.raises(
+        samestep.ConfigError, match="it holds a finished run; --start-from continues from where it ended"
+    ):
         samestep.resume("run")
 
 

@@ -1,4 +1,4 @@
-"""What an axis of a mesh consists of, beside what it cuts: the hooks that its file fills in, and over which all else loops."""
+"""The hooks that the file of an axis fills in and over which everything else loops. What the axis cuts stands in `AXES`."""
 
 import dataclasses
 import sys
@@ -26,7 +26,7 @@ class Within(NamedTuple):
 
 
 class StagePass(NamedTuple):
-    """A pass of some examples through a stage of a model, which may be all of it.
+    """A pass of some examples through a stage of a model; a stage may be the whole model.
 
     Attributes:
         phase: "forward" or "backward".
@@ -44,7 +44,7 @@ class Sizes(NamedTuple):
 
     Attributes:
         params: The bytes of all parameters, w Ψ.
-        handed_on: Those that a block hands on, of the whole batch: a w.
+        handed_on: The bytes of activations that a block hands on, for the whole batch: a w.
         blocks: The number of blocks, L.
     """
 
@@ -54,11 +54,11 @@ class Sizes(NamedTuple):
 
 
 class Term(NamedTuple):
-    """What the textbooks say that all devices send along an axis in a step.
+    """The bytes that all devices send along an axis in a step, as the textbooks have it.
 
     Attributes:
-        text: In the letters of `docs/predicting.md`.
-        value: The same in bytes.
+        text: The formula, in the letters of `docs/predicting.md`.
+        value: Its value in bytes.
     """
 
     text: str
@@ -66,16 +66,16 @@ class Term(NamedTuple):
 
 
 class BlockPass(NamedTuple):
-    """A pass through a block of a transformer, as the model of time sees it: what a device has, in numbers for each token.
+    """A pass through a block of a transformer, as the time model sees it: how many numbers a device has for each token.
 
     Attributes:
-        tokens: Those of a device.
-        width: The width of the stream.
-        queries: The width of the queries of all heads.
-        keys: The width of their keys, and of their values.
-        head: The width of one head.
-        values: The width of what attention returns.
-        taken: The experts that a token takes; 0 where the block has none.
+        tokens: The tokens of a device.
+        width: The numbers of the residual stream.
+        queries: The numbers of the queries of all heads.
+        keys: The numbers of the keys of all heads; the values have as many.
+        head: The numbers of one head.
+        values: The numbers that attention returns.
+        taken: How many experts a token takes; 0 if the block has none.
         parts: Into how many parts layers are cut inside.
         splits_between: Whether what lies between these layers is cut as well.
         ranks: The devices along the axis.
@@ -94,10 +94,10 @@ class BlockPass(NamedTuple):
 
 
 class Idle(NamedTuple):
-    """What the textbooks say of waiting along an axis.
+    """How long devices wait along an axis, as the textbooks have it.
 
     Attributes:
-        text: In the letters of `docs/predicting.md`.
+        text: The formula, in the letters of `docs/predicting.md`.
         share: The share of a step in which a device waits.
     """
 
@@ -106,8 +106,8 @@ class Idle(NamedTuple):
 
 
 Keeps = Callable[[ModelSpec, Segment, int, int], int]
-"""(model as one rank sees it, segment, bytes of a number, size of the axis `tensor`) -> the bytes that the segment keeps of each
-example, beside what one device would keep."""
+"""(model as one rank sees it, segment, bytes of a number, size of the axis `tensor`) -> the bytes that the segment keeps for
+each example in addition to what it would keep on one device."""
 
 
 def keeps_nothing(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> int:
@@ -117,25 +117,26 @@ def keeps_nothing(model: ModelSpec, segment: Segment, item_bytes: int, parts: in
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AxisHooks:
-    """An axis of several devices, under any strategy that splits along it.
+    """What an axis of several devices means for a run, under any strategy that splits along it.
 
     Attributes:
-        textbook: What is sent along it, in a run.
+        textbook: What a run sends along it, as the textbooks have it.
         refuse: Raises a ConfigError for a run that it cannot split, whatever the strategy.
-        leave: Returns the run as one device along it sees the batch: what the other axes cost, they cost on that.
+        leave: Returns the run as one device along it sees the batch. The costs of the other axes are computed for that run.
         exchange: What a rank exchanges along it in one segment of a pass, in the order of the layers in either phase.
-        hold: What a device along it has of parameters; of those that it has in parts, the shapes of its own.
-        divides: Whether devices along it have parts of a parameter, by its name.
-        outputs: Into how many parts it leaves what a segment returns.
-        keeps: Says of a run what its segments keep because of it.
+        hold: Returns the parameters that a device along it holds; a parameter that is in parts has the shape of the device's
+            part.
+        divides: Whether devices along it hold parts of a parameter, given its name.
+        outputs: Into how many parts it cuts the outputs of a segment.
+        keeps: Returns what the segments of a run keep because of it.
         splits_between: Whether a run also cuts along it what lies between the layers that it cuts.
-        all_to_all: The numbers that a device has of each all-to-all along it in a pass through a block, forward or backward; None
-            where it exchanges otherwise.
+        all_to_all: How many numbers a device has in each all-to-all along it, in a forward or a backward pass through a block;
+            None where it uses other exchanges.
         about: What these exchanges are called.
-        most: Into how many parts a model can be cut along it at most, beside a mesh of axes that were applied before.
+        most: The most parts into which a model can be cut along it, given the mesh of the axes that were applied before.
         idle: How long devices along it wait for each other, in a run.
-        turns: In how many turns a device takes its examples, each of which keeps as much as all blocks do; None where no textbook
-            says what is kept.
+        turns: In how many turns a device takes its examples, where each turn keeps as much as all blocks do; None where no
+            textbook says what is kept.
     """
 
     textbook: Callable[[Run], Term]

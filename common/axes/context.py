@@ -1,17 +1,17 @@
-"""The axis `context`: every device has the whole model, or the same part of it, and of each example some of the positions.
+"""The axis `context`: every device has the whole model, or the same part of it, and some of the positions of each example.
 
-With t positions of a rank, N ranks, B examples of a pass and D the width, keys and values of a rank are 2 B t D numbers. What
-attentions exchange of them is an option of the row:
+With t positions a rank, N ranks, B examples a pass and width D, the keys and values of a rank are 2 B t D numbers. How
+attention layers exchange them is an option of the row:
 
-    heads     3 B t D numbers forward, for queries, keys and values, and B t D for what was mixed; as many backward. All-to-all,
-              of which a rank keeps 1/N.
-    gather    keys and values, gathered in either pass; backward the gradients of all of them, of which each rank gets the sum
-              for its own.
-    ring      keys and values to the next rank, N - 1 times in either pass; backward their gradients go round as well, N times.
+    heads     3 B t D numbers forward, for queries, keys and values, and B t D for the outputs of attention; as many backward.
+              Each is an all-to-all, of which a rank keeps 1/N.
+    gather    keys and values, gathered in both passes; in the backward pass also their gradients, reduce-scattered.
+    ring      keys and values to the next rank, N - 1 times in each pass; in the backward pass their gradients go round as well,
+              N times.
 
-Where keys and values come to the queries, late positions have more of them to look at. So a rank of torch has a piece from the
-start of each example and one as far from its end (a zigzag), and every rank computes as many scores. TensorFlow, which computes
-those of later keys as well, has no zigzags.
+With `gather` and `ring`, late positions attend to more keys than early ones. In torch, a rank therefore has a piece from the
+start of each example and one equally far from its end (a zigzag), so every rank computes the same number of scores. TensorFlow
+also computes the scores of later keys, and has no zigzags.
 
 References:
     Jacobs et al., arXiv 2309.14509, section 3.1 (4 M / P for messages of M: three of them and one); Liu et al., arXiv 2310.01889
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def refuse(run: Run) -> None:
-    """Refuses models without positions, and unequal parts of a sequence or of the heads that the axis `tensor` has left.
+    """Refuses models without positions, and sequences or heads (as the axis `tensor` leaves them) that do not divide equally.
 
     Raises:
         ConfigError: The model is not our transformer, or a part is unequal.
@@ -51,7 +51,8 @@ def refuse(run: Run) -> None:
     (positions,), heads = model.inputs().shape, _num_heads(model) // run.mesh.parts("features")
     if positions % count:
         raise ConfigError(
-            f"a sequence of {positions} does not divide among a context axis of {count}; give +context= a multiple of {count}."
+            f"a sequence of {positions} positions does not divide among a context axis of {count}; give +context= a "
+            f"multiple of {count}."
         )
     if getattr(run.options, "is_zigzag", False) and positions % (2 * count):
         raise ConfigError(
@@ -60,7 +61,8 @@ def refuse(run: Run) -> None:
         )
     if heads % count and exchange_of(run) == HEADS:
         raise ConfigError(
-            f"{heads} heads do not divide among a context axis of {count}; use one that divides {heads}, or another number of "
+            f"{heads} heads do not divide among a context axis of {count}; use an axis whose size divides {heads}, "
+            "or another number of "
             "+heads=."
         )
 
@@ -73,7 +75,7 @@ def _num_heads(model: ModelSpec) -> int:
 
 
 def leave(run: Run) -> Run:
-    """Returns the run with a model of as many positions as one rank has."""
+    """Returns the run with a model that has only the positions of one rank."""
     local = _shortened(run.workload.model, run.mesh.axis("context"))
     return dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=local))
 
@@ -137,7 +139,7 @@ _SENDS = {HEADS: _heads, GATHER: _gather, RING: _ring}
 
 
 def keeps(run: Run) -> Keeps:
-    """Returns what attentions keep beside what one device would: outputs that were sent on, where heads are exchanged."""
+    """Returns what attention keeps beyond what it would on one device: outputs that were sent on, where heads are exchanged."""
     return _outputs if exchange_of(run) == HEADS else keeps_nothing
 
 
@@ -162,7 +164,7 @@ def _attention(model: ModelSpec, segment: Segment) -> int | None:
 
 
 def all_to_all(block: BlockPass) -> tuple[float, float]:
-    """Returns the numbers of queries, keys and values, of which each rank needs a head, and of what the attention returns."""
+    """Returns the numbers of each all-to-all: queries, keys and values (at least a head a rank), and outputs of attention."""
     keys = max(block.keys, block.parts * block.ranks * block.head)
     return block.tokens * (block.queries + 2 * keys) / block.parts, block.tokens * block.values / block.parts
 
@@ -192,6 +194,6 @@ HOOKS = AxisHooks(
     exchange=exchange,
     keeps=keeps,
     all_to_all=all_to_all,
-    about="the exchanges of attentions along context",
+    about="the exchanges of attention along context",
     most=lambda model, mesh: max(1, _num_heads(model) // mesh.parts("features")),
 )

@@ -1,12 +1,13 @@
 """The axis `expert`: every device has some of the experts of each block, takes other examples, and sends tokens to their experts.
 
-With n tokens of a rank, each of which takes k experts, and D the width, a block hands over n k D numbers for experts, and as
-many for what they return; the same backward. All-to-all, of which a rank keeps 1/N where experts take alike. What a rank
-hands to experts, and the gradients of what it gets back, are n k D in every step; the other two are what the experts of the
-rank take. A router decides that: predictions ahead of a step expect experts to take alike. Where all parts of an all-to-all
-have to be equal, each has room for all n k tokens, whoever takes them: N times as much.
+With n tokens a rank, k experts a token and width D, a block sends n k D numbers to experts, and as many are returned; the same
+again in the backward pass. Each is an all-to-all, of which a rank keeps 1/N if every expert takes the same number of tokens.
+What a rank sends to experts, and the gradients of what it gets back, are n k D numbers in every step. The size of the other two
+depends on how many tokens the rank's experts take, which the router decides; a prediction made before the step assumes that all
+experts take equally many. Where all parts of an all-to-all have to be equal, each has room for all n k tokens: N times as much.
 
-Gradients of experts are summed over the ranks that have the same ones, all others over every rank that takes other examples.
+Gradients of experts are summed over the ranks that have the same experts, and all other gradients over every rank that takes
+other examples.
 
 References:
     Lepikhin et al., arXiv 2006.16668, section 3.2 (all-to-all); Rajbhandari et al., arXiv 2201.05596, section 4.1.
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
     from samestep.common.workload.models.transformer import TransformerSpec
 
 COUNT_BYTES = 8
-"""Of how many tokens of a rank an expert takes, which ranks tell each other first."""
+"""How many tokens of a rank each expert takes, which ranks exchange first."""
 
 
 def refuse(run: Run) -> None:
-    """Refuses models without experts, and unequal parts of them.
+    """Refuses models without experts, and experts that do not divide equally.
 
     Raises:
-        ConfigError: There are none, or they do not divide.
+        ConfigError: The model has no experts, or they do not divide.
     """
     count, num = run.mesh.axis("expert"), _num_experts(run.workload.model)
     if not num:
@@ -47,13 +48,14 @@ def refuse(run: Run) -> None:
         )
     if num % count:
         raise ConfigError(
-            f"{num} experts do not divide among an expert axis of {count}; use one that divides {num}, or another "
+            f"{num} experts do not divide among an expert axis of {count}; use an axis whose size divides {num}, or "
+            "another "
             "number of +experts=."
         )
 
 
 def hold(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> dict[str, Param]:
-    """Returns what a device has of parameters: of those of experts a part.
+    """Returns the parameters that a device holds: all of them, but only a part of each parameter of experts.
 
     Args:
         model: The model.
@@ -72,7 +74,7 @@ def _own(param: Param, count: int) -> Param:
 
 
 def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
-    """Yields what a mixture exchanges: how much each expert takes, what they take, and what they return.
+    """Yields what a mixture of experts exchanges: how many tokens each expert takes, the tokens, and what the experts return.
 
     Args:
         run: What is trained, as one rank sees it.
@@ -94,7 +96,7 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
 
 
 def keeps(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> int:
-    """Returns the bytes that a mixture keeps for its order of what other ranks sent: two ids for each token of an expert.
+    """Returns the bytes in which a mixture keeps the order of tokens from other ranks: two ids for each token of an expert.
 
     Args:
         model: The model as one rank sees it.
@@ -108,7 +110,7 @@ def keeps(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> in
 
 
 def sent(run: Run, sizes: Sizes) -> float:
-    """Returns the bytes of tokens, both ways and back, and of the gradients of all but experts summed over one axis more.
+    """Returns the bytes of tokens, to experts and back in both passes, and of all gradients but those of experts.
 
     Args:
         run: What is trained.
@@ -127,7 +129,7 @@ def _num_experts(model: ModelSpec) -> int:
 
 
 def all_to_all(block: BlockPass) -> tuple[float, ...]:
-    """Returns the numbers that tokens hand to their experts, and as many that these return: of whole tokens, or of parts."""
+    """Returns how many numbers are sent to experts, and as many that they return: of whole tokens, or of their parts."""
     own = block.tokens / (block.parts if block.splits_between else 1)
     return (own * block.taken * block.width,) * (2 if block.taken else 0)
 

@@ -1,4 +1,6 @@
-"""The axis `shard`: other examples; parameters, gradients and optimizer lie in parts, and parameters are gathered to compute.
+"""The axis `shard`: every device takes other examples and holds a part of parameters, gradients and optimizer state.
+
+Parameters are gathered to compute.
 
 References:
     Rajbhandari et al., arXiv 1910.02054, section 7: two all-gathers and a reduce-scatter, among each replica of the shards.
@@ -23,10 +25,11 @@ def sent(run: Run, sizes: Sizes) -> float:
 
 
 def refuse(run: Run) -> None:
-    """Refuses parameters that cannot lie in parts, or that a forward pass writes.
+    """Refuses parameters that cannot be cut into parts, or that a forward pass writes.
 
     Raises:
-        ConfigError: One has no dim to be cut along, or what is written into the gathered one is lost.
+        ConfigError: A parameter has no dim to be cut along, or a forward pass writes into one, which would be lost with the
+            gathered copy.
     """
     model = run.workload.model
     numbers = [name.replace("/", ".") for name, param in model.params().items() if not param.shape]

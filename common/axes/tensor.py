@@ -1,7 +1,8 @@
-"""The axis `tensor`: layers are cut inside, in pairs by column and by row; every device takes all of the batch.
+"""The axis `tensor`: layers are cut inside, in pairs by column and by row; every device takes the whole batch.
 
-With A bytes of activations in a pair's outputs, and as many in its inputs, a step all-reduces A forward and A backward for each
-pair: for a transformer's block twice each. A softmax over logits in parts all-reduces three numbers a target.
+With A bytes of activations in a pair's outputs, and as many in its inputs, a step all-reduces A bytes forward and A bytes
+backward for each pair; a transformer's block has two pairs. A softmax over logits in parts all-reduces three numbers for each
+target.
 
 References:
     Shoeybi et al., arXiv 1909.08053, section 3 (two all-reduces a pair of layers, each way); Korthikanti et al., arXiv
@@ -31,22 +32,23 @@ IN_SHARDS = {
     "forward": {"table": "all_reduce", "column": "all_gather", "row": "reduce_scatter", "logits": "all_reduce"},
     "backward": {"table": "all_gather", "column": "reduce_scatter", "row": "all_gather", "norm": "all_reduce"},
 }
-"""The same where activations between two pairs are in shards: gathered before, scattered after.
+"""The same where activations between two pairs are in shards: gathered before a pair, scattered after it.
 
-Each rank computes the gradients of norms on its shard, so they are summed; that of the embedding's output, which each rank cut,
-is gathered.
+Each rank computes the gradients of norms on its shard, so they are summed. The gradient of the embedding's output, which each
+rank cut, is gathered.
 """
 
 
 class SplitLayer(NamedTuple):
-    """What a step meets in a layer that is split, or beside one.
+    """A layer that is split, or a layer between two split ones, and what a step exchanges for it.
 
     Attributes:
         number: The number of the layer in its segment.
-        kind: A "table" and a layer split by "row" have their outputs summed, one split by "column" the gradient of its inputs;
-            split "logits" take a softmax of three sums; a "norm" is whole, and its elements do not depend on examples.
-        elements: The elements of its sum, for one example.
-        is_kept: Whether the backward pass needs the sum, as of what experts return, which a router weighs.
+        kind: The outputs of a "table" and of a layer split by "row" are summed, and so is the gradient of the inputs of a layer
+            split by "column". Split "logits" take a softmax of three sums. A "norm" is whole, and its elements do not depend on
+            the number of examples.
+        elements: The number of elements of its sum, for one example.
+        is_kept: Whether the backward pass needs the sum, as it needs that of what experts return, which a router weighs.
     """
 
     number: int
@@ -76,7 +78,7 @@ def refuse(run: Run) -> None:
 
 
 def hold(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> dict[str, Param]:
-    """Returns what a device has of parameters: of those that are split its shard.
+    """Returns the parameters that a device holds: its shard of those that are split, and all others.
 
     Args:
         model: The model.
@@ -98,7 +100,7 @@ def _cut(param: Param, dim: int, parts: int) -> Param:
 
 
 def outputs(model: ModelSpec, mesh: Mesh, segment: Segment) -> int:
-    """Returns into how many parts a segment's outputs lie: as many as there are devices, where its last layer is split by column.
+    """Returns how many parts a segment's outputs are in: as many as there are devices, if its last layer is split by column.
 
     Args:
         model: The model as one rank sees it.
@@ -117,7 +119,7 @@ def splits_sequence(run: Run) -> bool:
 
 
 def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
-    """Yields what some examples have summed along the axis.
+    """Yields the sums along the axis that a pass of some examples takes.
 
     Forward: the rows looked up in each split table, the outputs of each layer split by row, and the three numbers of a
     softmax over split logits. Backward: the gradients of the inputs of each layer split by column.
@@ -161,7 +163,7 @@ def _takes_a_product(model: ModelSpec, segments: Sequence[Segment], segment: Seg
 
 
 def split_layers(model: ModelSpec, parts: int, segment: Segment) -> list[SplitLayer]:
-    """Lists what a step meets in a segment, in order.
+    """Lists the layers of a segment that are split or lie between split ones, in order.
 
     Args:
         model: The spec.
@@ -204,7 +206,7 @@ def _split_stack(model: ModelSpec, number: int, param: Param) -> list[SplitLayer
 
 
 def sent(run: Run, sizes: Sizes) -> float:
-    """Returns the bytes of two all-reduces a block, each way.
+    """Returns the bytes of two all-reduces for each block, in each pass.
 
     Args:
         run: What is trained.

@@ -30,10 +30,10 @@ def used(mesh: Mesh) -> tuple[AxisHooks, ...]:
 
 
 def check_split(run: Run) -> None:
-    """Refuses a run that its strategy cannot train, or an axis of its mesh cannot split; the oracle splits nothing.
+    """Refuses a run that its strategy cannot train, or that an axis of its mesh cannot split; the oracle splits nothing.
 
     Raises:
-        ConfigError: One cannot.
+        ConfigError: The strategy or an axis cannot.
     """
     run.strategy.needs(run)
     for axis in used(run.mesh) if run.strategy.axes else ():
@@ -46,12 +46,12 @@ def as_left(run: Run) -> Run:
 
 
 def held_params(run: Run) -> Mapping[str, Param]:
-    """Returns what a device has of the parameters of a run's model, where axes leave it some of their neutral layout."""
+    """Returns the parameters of a run's model that a device holds, with the shapes of its parts of those that an axis cuts."""
     return held_of(run.workload.model, run.mesh, run.workload.model.params())
 
 
 def held_of(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> Mapping[str, Param]:
-    """Returns the same of some parameters.
+    """Returns the same for some parameters of a model.
 
     Args:
         model: The model.
@@ -63,12 +63,12 @@ def held_of(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> Mappin
 
 @functools.lru_cache(maxsize=64)  # every stage of a pipeline asks
 def all_held(model: ModelSpec, mesh: Mesh) -> Mapping[str, Param]:
-    """Returns the same of all parameters; the arguments are those of `held_of`."""
+    """Returns the same for all parameters; the arguments are those of `held_of`."""
     return held_of(model, mesh, model.params())
 
 
 def dividing(model: ModelSpec, mesh: Mesh, name: str) -> list[str]:
-    """Returns the axes along which devices have parts of a parameter, in the order of the ranks.
+    """Returns the axes along which devices hold parts of a parameter, in the order of the ranks.
 
     Args:
         model: The model.
@@ -79,7 +79,7 @@ def dividing(model: ModelSpec, mesh: Mesh, name: str) -> list[str]:
 
 
 def parts_of_outputs(left: Run, segment: Segment) -> int:
-    """Returns into how many parts what a segment returns lies.
+    """Returns how many parts the outputs of a segment are in.
 
     Args:
         left: The run that `as_left` returned.

@@ -17,7 +17,7 @@ from samestep.common.techniques.used import computed_twice, without
 
 
 def cp(run: Run, backend: str) -> Ledger:
-    """Every rank exchanges positions for heads in each attention, and sums all gradients in one piece.
+    """Predicts ranks that exchange positions for heads in each attention layer, and sum all gradients in one piece.
 
     Args:
         run: What is trained.
@@ -47,12 +47,12 @@ def _with_exchanges(run: Run, summed: Ledger, backend: str, sums_alone: bool = F
 
 
 def context(run: Run, backend: str) -> Ledger:
-    """The same between the replicas of one process, which keep as much as for whole examples, of which each has fewer.
+    """Predicts the same between the replicas of one process, each of which keeps as much as for fewer whole examples.
 
-    TensorFlow keeps what goes into an attention's products, and what comes out of it only where the next layer takes it. So a
-    replica of N keeps 1/N of everything, the scores of its own heads included; whole it keeps the mask, and the cosines and sines
-    of all positions. Of gathered keys and values, and what was made with them, it keeps nothing. What is computed again keeps of
-    an attention nothing at all, and the keys of all of its examples.
+    TensorFlow keeps the inputs of attention's products, and its outputs only where the next layer takes them. So one of N
+    replicas keeps 1/N of everything, including the scores of its own heads; it keeps the whole mask, and the cosines and sines
+    of all positions. It keeps nothing of gathered keys and values, nor of what was computed from them. A segment that is
+    computed again keeps nothing of attention, but the dropout keys of all of its examples.
 
     Args:
         run: What is trained.

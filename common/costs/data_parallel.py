@@ -24,11 +24,11 @@ from samestep.common.workload.models.parameters import num_trained, trained
 from samestep.common.workload.models.spec import Param
 
 DEFAULT_CAPS = (1 << 20, 25 << 20)
-"""DDP's own caps: the first bucket is small to be in flight early."""
+"""DDP's own caps. The first bucket is small, so that it is in flight early."""
 
 
 def replicated(run: Run, backend: str) -> Ledger:
-    """Every device holds everything; gradients are summed over all devices once a step.
+    """Predicts devices that all hold everything, and sum gradients once a step.
 
     Args:
         run: What is trained.
@@ -47,7 +47,7 @@ def replicated(run: Run, backend: str) -> Ledger:
 
 
 def oracle(run: Run, backend: str) -> Ledger:
-    """One device holds everything and sends nothing, also where the oracle computes what several would exchange.
+    """Predicts one device that holds everything and sends nothing, even where the oracle computes what several would exchange.
 
     Args:
         run: What is trained.

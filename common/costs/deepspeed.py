@@ -1,13 +1,14 @@
-"""DeepSpeed's ZeRO: flat parameters in N equal stretches, one a rank: of all of them end to end, in stage 3 of each.
+"""DeepSpeed's ZeRO: flat parameters in N equal partitions, one for each rank.
 
-With P the parameter bytes, each rank keeps, beside 1/N of the optimizer state, 1/N of P as masters, which are a second
-copy even in float32. A step sends in all, over all ranks, in multiples of (N-1) P:
+In stages 1 and 2, all parameters are laid end to end and cut; in stage 3, each parameter is cut. With P the parameter bytes,
+each rank keeps, beside 1/N of the optimizer state, 1/N of P as master weights, which are a second copy even in float32. A step
+sends in all, over all ranks, in multiples of (N-1) P:
 
-    stages 1, 2   2 (all-reduce of the gradients, each rank keeps its stretch) + 1 (all-gather of the parameters)
+    stages 1, 2   2 (all-reduce of the gradients, each rank keeps its partition) + 1 (all-gather of the parameters)
     stage 3       2 (all-gather in the forward and again in the backward pass) + 1 (reduce-scatter; over gloo 2)
 
-Stage 2 differs from 1 where a step takes several micro-batches: it reduces the gradients of each, and accumulates
-stretches. All gradients fit one bucket, which holds them until the backward pass ends; it counts as no class of memory.
+Stage 2 differs from stage 1 where a step takes several micro-batches: it reduces the gradients of each, and accumulates
+partitions. All gradients fit into one bucket, which holds them until the backward pass ends; it counts as no class of memory.
 
 References:
     Rajbhandari et al., arXiv 1910.02054; deepspeed/runtime/zero/stage_1_and_2.py and stage3.py of DeepSpeed 0.19.
@@ -29,7 +30,7 @@ from samestep.common.workload.models.spec import Param, layer, num_params
 
 
 def deepspeed(run: Run, backend: str) -> Ledger:
-    """Predicts flat stretches of what the option `zero_stage` splits.
+    """Predicts flat partitions of what the option `zero_stage` splits.
 
     Args:
         run: What is trained.

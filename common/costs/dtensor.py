@@ -3,15 +3,16 @@
 dtensor: a mesh data x tensor, with the batch along data. With D x T devices, B/D a device's examples and item the bytes of
 a number, one device's exchanges, all of them all-reduces where the devices are CPUs:
 
-    along tensor   each pair of a layer split by column and one split by row: its output forwards, its input's gradient
-                   backwards, B/D x positions x width each; the split tables and the split logits are made whole
-    along data     all gradients in one, the split tables' whole; and the targets, by which the loss looks up; or, where some
-                   targets do not count, the gradient of what it looked up, as large as the logits of the whole batch
+    along tensor   for each pair of a layer split by column and one split by row, its output forward and its input's gradient
+                   backward, B/D x positions x width each; the split tables and the split logits are made whole
+    along data     all gradients in one, those of split tables whole; and the targets, by which the loss looks up its logits;
+                   or, where some targets do not count, the gradient of what it looked up, as large as the logits of the
+                   whole batch
 
 DTensor packs several tensors into one all-reduce of a multiple of 1024 elements, also those of micro-batches, none of which
 waits for another.
 
-tpu: XLA alone decides what moves along the axis tensor, so no exchange is predicted.
+tpu: XLA alone decides what is sent along the axis tensor, so no exchange is predicted.
 """
 
 import collections
@@ -30,7 +31,8 @@ from samestep.common.workload.split import even_split_table
 
 _PACKED = 1024
 _ASKED_BYTES, _TOLD_BYTES = 204, 40
-"""What a device sends the first process in each sum to ask for its key, and what it is told (tensorflow 2.21)."""
+"""The bytes with which a device asks the first process for the key of each sum, and the bytes of the answer (tensorflow
+2.21)."""
 
 
 def dtensor(run: Run, backend: str) -> Ledger:
@@ -38,7 +40,7 @@ def dtensor(run: Run, backend: str) -> Ledger:
 
     Args:
         run: What is trained; its option `clients` is the number of processes.
-        backend: "grpc", which only what leaves a process takes.
+        backend: "grpc", which carries only what leaves a process.
 
     Returns:
         The footprint of all devices, and the all-reduces that a device takes part in.
@@ -170,7 +172,7 @@ def _elements(run: Run) -> int:
 
 
 def tpu(run: Run, backend: str) -> Ledger:
-    """Every core holds the model, or along tensor its shard of each parameter that the split table cuts.
+    """Predicts cores that hold the model, or along tensor their shard of each parameter that the split table cuts.
 
     Args:
         run: What is trained or compiled.

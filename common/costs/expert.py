@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 
 
 def ep(run: Run, backend: str) -> Ledger:
-    """Every rank sends tokens to their experts in each block, and sums gradients in two pieces: of experts, and all others.
+    """Predicts ranks that send tokens to experts in each block, and sum gradients in two pieces: those of experts and all others.
 
     Args:
         run: What is trained.
         backend: "gloo" or "nccl".
 
     Returns:
-        The footprint of all ranks, the exchanges of both passes, and the all-reduces, where experts take alike.
+        The footprint of all ranks, the exchanges of both passes, and the all-reduces, if all experts take equally many tokens.
     """
     held = dataclasses.replace(_holder(run), activations_bytes=activation_bytes(run))
     return symmetric(run, (held,), _step(run, step_within(run)), backend)
 
 
 def ep_as_routed(run: Run, backend: str, measures: Sequence[Mapping[str, float]]) -> Ledger:
-    """Returns the same of a step in which a router sent the experts of each rank so many tokens.
+    """Returns the same for a step in which the numbers of tokens that the router sent to each rank's experts were measured.
 
     Args:
         run: What is trained.
         backend: As in `ep`.
-        measures: Those of each rank, see `common/workload/routing.py`.
+        measures: The measures of each rank; see `common/workload/routing.py`.
 
     Returns:
         The footprint of each rank, the exchanges of the first one, and what all put on the wire.
@@ -71,10 +71,10 @@ def ep_as_routed(run: Run, backend: str, measures: Sequence[Mapping[str, float]]
 
 
 def expert(run: Run, backend: str) -> Ledger:
-    """The same between the replicas of one process, which send equal parts that have room for all tokens of a replica.
+    """Predicts the same between the replicas of one process, which send equal parts, each with room for all tokens of a replica.
 
-    So experts keep what they would of all tokens of all replicas, zeros where nobody takes them. There are four ids more: where
-    a token lies among those that are sent, there and back, and among those of the experts.
+    So experts keep as much as for all tokens of all replicas, with zeros in unused places. Four more ids are kept for each
+    token: its place among those that are sent, both ways, and among those of the experts.
 
     Args:
         run: What is trained.

@@ -1,4 +1,4 @@
-"""What the devices hold under the rows that scale, without what they send: for searches over thousands of meshes."""
+"""What devices hold under the strategies that `samestep advise` ranks, without their sends, for searches over many meshes."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -27,4 +27,4 @@ FOOTPRINTS: Mapping[Cost, Callable[[Run], tuple[Footprint, ...]]] = {
     pp: _of_stages,
     hybrid: _of_stages,
 }
-"""Cost model -> the footprints of its ledger; of a pipeline without activations."""
+"""Cost model -> the footprints of its ledger, for a pipeline without activations."""

@@ -8,9 +8,9 @@ With P the parameter bytes, I and O the bytes of a batch's inputs and outputs, a
                       ring, NCCL                one all-reduce of P
                       reduction to one device   2(N-1)P: every gradient to the first device, the sum back
                       hierarchical copy         N P: half of the devices to one root, the two roots to each other, and back
-    central_storage   one device stores, N compute, and the busiest copies the larger of R + N P and N R + P: the first
-                      compute device sums the gradients for the store, and every replica reads R there: P, but of a table
-                      only the rows that it looks up; each micro-batch reads anew, and each regularizer once more
+    central_storage   one device stores, N compute, and the busiest copies the larger of R + N P and N R + P: the first compute
+                      device sums the gradients for the store, and every replica reads R there, which is P with only
+                      those rows of a table that it looks up; each micro-batch reads again, and each regularizer once more
 
 References:
     torch/nn/parallel/data_parallel.py of torch 2.13: scatter, replicate, parallel_apply, gather; and their backward.
@@ -27,7 +27,7 @@ from samestep.common.strategy import Run
 
 
 def dp(run: Run, backend: str) -> Ledger:
-    """The master holds everything; each other replica holds the parameters for the length of a step.
+    """Predicts a master that holds everything, and replicas that hold the parameters only during a step.
 
     Args:
         run: What is trained.
@@ -55,7 +55,7 @@ def dp(run: Run, backend: str) -> Ledger:
 
 
 def mirrored(run: Run, backend: str) -> Ledger:
-    """Every device holds everything; what they exchange depends on the option `reduce`.
+    """Predicts devices that all hold everything; their exchanges depend on the option `reduce`.
 
     Args:
         run: What is trained.
@@ -79,7 +79,7 @@ def mirrored(run: Run, backend: str) -> Ledger:
 
 
 def central_storage(run: Run, backend: str) -> Ledger:
-    """Each compute device reads every parameter, and sends every gradient back.
+    """Predicts compute devices that read every parameter and send every gradient back.
 
     Args:
         run: What is trained.

@@ -1,4 +1,4 @@
-"""What an optimizer keeps, in bytes: of some numbers of parameters that are cut, or of whole parameters."""
+"""The bytes of optimizer state, for a number of elements of parameters that are cut, or for whole parameters."""
 
 import functools
 import heapq
@@ -15,11 +15,11 @@ from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 
 def optimizer_bytes(run: Run, elements: int) -> int:
-    """Returns the bytes of optimizer state of some parameters: slots, and master weights if the weights have two bytes.
+    """Returns the bytes of optimizer state for some elements: slots, and master weights if the weights have two bytes.
 
     Args:
         run: What is trained.
-        elements: How many numbers; of the state of all parameters that are trained, they have their share.
+        elements: The number of elements; they have their share of the state of all parameters that are trained.
 
     References:
         Rajbhandari et al., arXiv 1910.02054, section 3.1 (K = 12 for Adam).
@@ -42,7 +42,7 @@ def _num_kept(learning: Iterable[Param], optimizer: OptimizerSpec) -> int:
 
 
 def state_bytes(run: Run, params: Iterable[Param]) -> int:
-    """Returns the bytes of optimizer state of some whole parameters, which need not all have as much of it.
+    """Returns the bytes of optimizer state of some whole parameters, not all of which need to have equally much.
 
     Args:
         run: What is trained.
@@ -54,15 +54,15 @@ def state_bytes(run: Run, params: Iterable[Param]) -> int:
 
 
 def owned(run: Run, groups: Iterable[Iterable[Param]], ranks: int) -> list[tuple[Sequence[Param], int]]:
-    """Returns the parameters that a rank updates where each of several updates some, and how many in a row update as much.
+    """Returns the parameters that each rank updates where every rank updates some, with the number of consecutive ranks alike.
 
-    Of each group of parameters, the largest one left goes to the first of the ranks that have the least. A frozen one is
-    counted when they are handed out, and updated by nobody.
+    In each group of parameters, the largest one left goes to the first of the ranks that have the least. Frozen parameters are
+    handed out as well, but no rank updates them.
 
     Args:
         run: What is trained.
-        groups: What all these ranks have.
-        ranks: How many they are.
+        groups: The parameters that all these ranks hold.
+        ranks: The number of ranks.
     """
     handed = [each for group in groups for each in sorted(group, key=lambda param: param.size, reverse=True)]
     least = [(0, rank) for rank in range(min(ranks, len(handed)))]
@@ -82,11 +82,11 @@ def spreads_state(run: Run) -> bool:
 
 
 def owned_by_replicas(run: Run, params: Iterable[Param]) -> list[tuple[Sequence[Param], int]]:
-    """Returns the same of replicas over which a run spreads its optimizer state; nothing where each updates all that it has.
+    """Returns the same for replicas over which a run spreads its optimizer state; nothing if each updates all that it holds.
 
     Args:
         run: What is trained.
-        params: What they have.
+        params: The parameters that they hold.
     """
     if not spreads_state(run):
         return []
@@ -96,14 +96,14 @@ def owned_by_replicas(run: Run, params: Iterable[Param]) -> list[tuple[Sequence[
 def broadcasts_of(
     run: Run, owners: Iterable[tuple[Sequence[Param], int]], group: str, ranks: int, least: int = 0
 ) -> Iterator[Send]:
-    """Yields what ranks broadcast of the parameters that they updated.
+    """Yields the broadcasts of the parameters that each rank updated.
 
     Args:
         run: What is trained.
         owners: As `owned` returns them.
-        group: The ranks, as a ledger names them; those that broadcast are told as the first group has them.
-        ranks: How many they are.
-        least: The bytes that one without parameters broadcasts.
+        group: The ranks, as a ledger names them; the roots of broadcasts are those of the first group.
+        ranks: The number of ranks.
+        least: The bytes that a rank without parameters broadcasts.
     """
     rank, members = 0, run.mesh.members(group, ranks, 0)
     for own, count in owners:

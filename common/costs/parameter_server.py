@@ -1,12 +1,11 @@
-"""TensorFlow's servers hold parameters: every step a worker pulls what it needs of them, and pushes its gradients back.
+"""TensorFlow's servers hold the parameters: in every step a worker pulls those that it needs, and pushes its gradients back.
 
-They hold everything: with P the bytes of the parameters that are read whole and R
-those of the rows that a batch looks up in tables, an update pulls P + R and pushes P + R; it runs on the servers, so no
-optimizer state travels. With K accumulation steps it pulls KP + R, since each micro-batch reads the parameters anew. What a
-regularizer adds to the loss is read once more, and the weights of a recurrent layer at each position. Running statistics are
-read and assigned by each micro-batch. Of a tied table, rows are pulled beside all of it, and its gradient is whole. Serial, a
-step is one update on the global batch; asynchronous, it is one on each worker's shard. The chief sends each batch to the
-worker that takes it.
+With P the bytes of the parameters that are read whole and R those of the rows that a batch looks up in tables, an update pulls
+P + R and pushes P + R; it runs on the servers, so no optimizer state is sent. With K accumulation steps it pulls KP + R, since
+each micro-batch reads the parameters again. A weight with a regularizer is read once more, and the weights of a recurrent layer
+at each position. Running statistics are read and assigned by each micro-batch. A tied table is pulled whole, and its rows once
+more, and its gradient is whole. In serial mode a step is one update on the global batch; in asynchronous mode it is one update
+on each worker's shard. The chief sends each batch to the worker that takes it.
 
 References:
     Li et al., OSDI 2014, "Scaling distributed machine learning with the parameter server"; Dean et al., NeurIPS 2012
@@ -56,12 +55,13 @@ _TO_WORKER, _TO_SERVER, _FROM_SERVER = (
     _Calls(540, 606, 298, 0, 300),
 )
 _TO_CHIEF_BYTES, _BETWEEN_BYTES, _AGAIN_BYTES = 540, 280, 150
-"""What a worker answers in an update; what the first server passes on for each part of another one, and gets back; and what
-goes either way for each part that is read anew, by a further micro-batch, a layer that is called again or a turn of a loop."""
+"""The bytes that a worker answers in an update; those that the first server passes on for each part of another one, and gets
+back; and those in each direction for each part that is read again, by a further micro-batch, a layer that is called again or a
+turn of a loop."""
 _LOOP_BYTES, _TURN_BYTES, _TURNED_BYTES = (1850, 1740), (705, 90), 80
-"""What a worker sends a server and gets back for each loop that reads parameters, as Keras' recurrent layers do, and for each of
-its turns; and what goes either way for each part that it reads in a turn, beside _AGAIN_BYTES. Requests have the path of the
-layer in them, here that of an LSTM in a sequential model."""
+"""The bytes that a worker sends to a server and gets back for each loop that reads parameters, as Keras' recurrent layers do,
+and for each of its turns; and those in each direction for each part that it reads in a turn, in addition to _AGAIN_BYTES.
+Requests contain the path of the layer, here that of an LSTM in a sequential model."""
 
 
 class _Part(NamedTuple):
@@ -94,7 +94,7 @@ class _Part(NamedTuple):
 
 
 def parameter_server(run: Run, backend: str) -> Ledger:
-    """Tables are cut by rows over the servers; all parts, in order, go to the servers in turn.
+    """Predicts servers among which tables are cut by rows; all parts, in order, go to the servers in turn.
 
     Args:
         run: What is trained.
@@ -127,7 +127,7 @@ def parameter_server(run: Run, backend: str) -> Ledger:
 def server_routes(run: Run) -> Mapping[tuple[int, int], float]:
     """Predicts what chief, workers and servers send each other in a step: (process, process) -> bytes.
 
-    A worker is taken to have its share of the updates; the chief hands each to whichever is free.
+    Every worker is assumed to take an equal share of the updates; in fact the chief hands each to a worker that is free.
 
     Args:
         run: What is trained.

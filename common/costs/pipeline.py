@@ -1,10 +1,10 @@
 """Models split between their layers, whose stages may be split inside, replicated or sharded: mp, pp and hybrid.
 
-Each axis costs what it costs alone, on less. One that has a single device costs nothing, so pp is hybrid without the others.
-
-Memory of a rank: its stages, of which 1/T along `tensor` where the split table allows, of which 1/S along `shard`.
-Exchanges: micro-batches along `pipe`, of each pipeline's part of the batch; all-reduces along `tensor` for each of
-them; once a step the stage gathered and its gradients reduce-scattered along `shard`, or all-reduced along `data`.
+Each axis costs what it costs alone, on the part of the model and batch that the others leave. An axis of one device costs
+nothing, so pp is hybrid without the others. A rank holds its stages, 1/T of each along `tensor` where the split table allows
+it, and 1/S of that along `shard`.
+It exchanges micro-batches of its pipeline's part of the batch along `pipe`, with all-reduces along `tensor` for each of them.
+Once a step, the stage is gathered and its gradients are reduce-scattered along `shard`, or all-reduced along `data`.
 """
 
 import collections
@@ -70,7 +70,7 @@ class _Stage:
 
 
 def hybrid(run: Run, backend: str, place: int = 0) -> Ledger:
-    """Predicts each rank, in the order of the mesh, of which `pipe` is first.
+    """Predicts each rank, in the order of the mesh, whose first axis is `pipe`.
 
     Args:
         run: What is trained.
@@ -125,16 +125,16 @@ def mp(run: Run, backend: str, place: int = 0) -> Ledger:
 
 
 def mp_sends(run: Run) -> list[list[Send]]:
-    """Predicts the sends of each rank, in no order; it takes a fraction of the time of so many ledgers."""
+    """Predicts the sends of each rank, in no particular order; this takes a fraction of the time of one ledger for each rank."""
     return _sends_along_pipe(dataclasses.replace(run, options=_WholeBatch()))
 
 
 def hybrid_footprints(run: Run, with_activations: bool = True) -> tuple[Footprint, ...]:
-    """Predicts the memory of each rank; of many micro-batches it takes a fraction of the time of the whole ledger.
+    """Predicts the memory of each rank; with many micro-batches this takes a fraction of the time of the whole ledger.
 
     Args:
         run: What is trained.
-        with_activations: Whether to add up what stages keep.
+        with_activations: Whether to add up the saved activations of the stages.
     """
     stages, schedule, microbatches = _stages(run), run.options.schedule, run.options.microbatches
     kinds, alike, found = kinds_of_segments(run.workload.model), dict[object, list[Footprint]](), list[Footprint]()

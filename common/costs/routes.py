@@ -1,4 +1,4 @@
-"""Who sends to whom in a step: what devices send, laid along the links that collectives take.
+"""Which process sends how much to which other one in a step, by the links that collectives take.
 
 An all-reduce, an all-gather and a reduce-scatter go around a ring in gloo and in TensorFlow's collectives: each device sends to
 the next one of its group. An all-to-all goes from each to each other one, a broadcast of gloo's down a binomial tree.
@@ -21,7 +21,7 @@ RINGS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 def routes(run: Run, ledger: Ledger, backend: str) -> Mapping[tuple[int, int], float]:
-    """Predicts what each process sends to each other one in a step.
+    """Predicts the bytes that each process sends to each other one in a step.
 
     Args:
         run: What is trained.
@@ -29,7 +29,7 @@ def routes(run: Run, ledger: Ledger, backend: str) -> Mapping[tuple[int, int], f
         backend: What carries its exchanges.
 
     Returns:
-        (process, process) -> bytes; nothing where what devices exchange is not all that is sent.
+        (process, process) -> bytes; empty if more is sent than what devices exchange.
     """
     devices, processes = run.num_devices, len(run.strategy.topology(run))
     if devices % processes or any(send.operation not in MESSAGES for send in ledger.sends):
@@ -51,7 +51,7 @@ def routes(run: Run, ledger: Ledger, backend: str) -> Mapping[tuple[int, int], f
 
 
 def sends_by_place(run: Run, ledger: Ledger, backend: str) -> Iterator[Sequence[Send]]:
-    """Yields what each device of the mesh sends, in their order, with the devices that messages go to.
+    """Yields what each device of the mesh sends, in the order of the devices, with those that messages go to.
 
     Args:
         run: What is trained.
@@ -89,7 +89,7 @@ def _from(send: Send, place: int, further: int, run: Run) -> Send:
 
 
 def links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator[tuple[int, int, float]]:
-    """Yields from where to where a device sends how many bytes; broadcasts are told by their roots.
+    """Yields the source, the destination and the bytes of everything that a device sends; broadcasts are listed for their roots.
 
     Args:
         run: What is trained.

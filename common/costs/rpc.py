@@ -1,4 +1,4 @@
-"""Processes that call each other, in torch: the stages of a model, and workers with a server of their parameters.
+"""Processes of torch that call each other: the stages of a model, and workers with a parameter server.
 
 rpc: what `mp` costs, plus the calls; the targets go to the last worker, and the loss to the driver.
 
@@ -23,17 +23,18 @@ from samestep.common.workload.models.spec import parameters_of
 from samestep.common.workload.pipeline_schedule import server_segments
 
 _CALL_BYTES, _ANSWER_BYTES, _TENSOR_BYTES = 680, 470, 95
-"""About what torch 2.13 sends in a step besides numbers: a worker to its server, in two calls; the server, in their replies;
-either way for each tensor."""
+"""Roughly the bytes that torch 2.13 sends in a step besides numbers: a worker to its server, in two calls; the server, in their
+replies; and in each direction for each tensor."""
 _SHARED_BYTES, _BUFFER_BYTES = 8192, 53
-"""Ids of all tables that are fewer bytes than that go in one buffer, of which those of each table are a view; a tensor that has
-none of its own takes so much less."""
+"""If the ids of all tables have fewer bytes than the first number, they go in one buffer, of which those of each table are a
+view; a tensor without a buffer of its own takes the second number of bytes less."""
 _TO_ITSELF, _TO_ITSELF_ALONE, _TO_STAGE, _TO_LAST = (840, 620), (840, 1630), (750, 700), (800, 1140)
 _FROM_STAGE, _FROM_LAST = (320, 520), (500, 800)
 _ON, _ON_FROM_DRIVER, _BACK, _BACK_TO_DRIVER = (520, 780), (70, 740), (280, 840), (110, 540)
-"""Likewise among stages, in a step and in each of its passes, counted by connection (`ss -ti`): the driver's calls to itself
-with their answers, among others and alone, to a stage, and to the last; what these answer; with activations to the next stage,
-and with gradients back. A stage behind the second also tells the one before it that it refers to its activations."""
+"""The same among stages, in a step and in each of its passes, counted by connection (`ss -ti`): the driver's calls to itself
+with their answers, among others and alone; its calls to a stage, and to the last one; their answers; and what is sent with
+activations to the next stage and with gradients back. A stage behind the second also tells the one before it that it refers to
+its activations."""
 
 
 def rpc(run: Run, backend: str, place: int = 0) -> Ledger:
@@ -95,7 +96,7 @@ def _calls(run: Run, size: tuple[int, int]) -> int:
 
 
 def rpc_parameter_server(run: Run, backend: str) -> Ledger:
-    """Predicts the workers and, last, their server.
+    """Predicts what the workers and, last, their server hold and exchange.
 
     Args:
         run: What is trained.

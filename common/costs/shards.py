@@ -24,7 +24,7 @@ def shard_elements(params: Iterable[Param], shards: int) -> list[tuple[int, int]
         shards: The number of shards; the first is the largest.
 
     Returns:
-        Elements of a shard, and how many shards in a row have so many.
+        The elements of a shard, and how many consecutive shards have that many.
     """
     columns: dict[int, int] = {}
     for param in params:
@@ -59,11 +59,11 @@ def sharded_holders(run: Run, held: Iterable[Param], trained: Iterable[Param]) -
 
 
 class ShardPart(NamedTuple):
-    """A rank's part of what goes together, in numbers, padded to the first rank's.
+    """A rank's part of parameters that are gathered together, in elements, padded to the size of the first rank's.
 
     Attributes:
-        shared: The part of the parameters that all ranks have.
-        of_experts: The part of those of experts, where ranks have different ones; they go by themselves.
+        shared: The elements of parameters that all ranks have.
+        of_experts: The elements of experts, where ranks have different ones; they are gathered separately.
     """
 
     shared: int
@@ -71,7 +71,7 @@ class ShardPart(NamedTuple):
 
 
 def part_of(params: Mapping[str, Param], mesh: Mesh) -> ShardPart:
-    """Returns a rank's part of parameters that go together.
+    """Returns a rank's part of parameters that are gathered together.
 
     Args:
         params: By name, as the rank's place along other axes leaves them.
@@ -89,7 +89,7 @@ def is_sharded(mesh: Mesh) -> bool:
 
 
 def gathered_bytes(run: Run, part: ShardPart) -> int:
-    """Returns the bytes of parameters that go together, gathered from all shards.
+    """Returns the bytes of parameters that are gathered together, from all shards.
 
     Args:
         run: What is trained.
@@ -99,14 +99,14 @@ def gathered_bytes(run: Run, part: ShardPart) -> int:
 
 
 def copied_bytes(run: Run, parts: Sequence[ShardPart]) -> int:
-    """Returns the bytes in which the stages of a rank are there once more while a step runs.
+    """Returns the bytes of the second copies of a rank's stages that exist while a step runs.
 
-    Sharded stages arrive in a buffer and are copied out of it, one after the other; a buffer stays until the next one is there.
-    Replicated ones are copied as well, but for experts, which are left as they are (torch 2.13).
+    Sharded stages arrive in a buffer and are copied out of it, one after the other; a buffer stays until the next one has
+    arrived. Replicated ones are copied as well, except for experts (torch 2.13).
 
     Args:
         run: What is trained.
-        parts: The rank's of each of its stages.
+        parts: The rank's part of each of its stages.
     """
     if is_sharded(run.mesh):
         sizes = [gathered_bytes(run, part) for part in parts]
@@ -115,9 +115,9 @@ def copied_bytes(run: Run, parts: Sequence[ShardPart]) -> int:
 
 
 def gathers(run: Run, phase: str, part: ShardPart) -> list[Send]:
-    """Returns what a rank hands over where parameters are gathered along the axis `shard`: nothing if it has them all.
+    """Returns what a rank sends where parameters are gathered along the axis `shard`: nothing if it has them all.
 
-    What goes by itself comes last, and first in the backward pass (torch 2.13).
+    What is gathered separately comes last, and first in the backward pass (torch 2.13).
 
     Args:
         run: What is trained.
@@ -130,21 +130,21 @@ def gathers(run: Run, phase: str, part: ShardPart) -> list[Send]:
 
 
 def times_called(model: ModelSpec) -> list[int]:
-    """Returns how often a forward pass calls each block; one that is freed is gathered for each call."""
+    """Returns how often a forward pass calls each block; a block that is freed is gathered for each call."""
     return [model.facts.use_of(block.name).calls for block in model.facts.blocks if parameters_of(model, block)]
 
 
 def gathered_again(model: ModelSpec, blocks: Sequence[ShardPart], frees: bool) -> list[ShardPart]:
-    """Returns the blocks that are gathered for the backward pass, once for each time that a forward pass calls them.
+    """Returns the blocks that are gathered for the backward pass, once for each call in the forward pass.
 
-    One that was not freed before is freed behind the backward pass of each call. What the user's own code computes twice is
-    gathered once for both. Gradients end at the first block that learns, and the one ahead of it is gathered in vain (torch
+    A block that was not freed before is freed after the backward pass of each call. What the user's own code computes twice is
+    gathered once for both. Gradients end at the first block that is trained, and the block before it is gathered in vain (torch
     2.13).
 
     Args:
         model: The model.
         blocks: The parts of its blocks.
-        frees: Whether a block is freed behind its forward pass.
+        frees: Whether a block is freed after its forward pass.
     """
     held = [block for block in model.facts.blocks if parameters_of(model, block)]
     ends = next((n for n, block in enumerate(held) if model.facts.use_of(block.name).gives_gradient), len(held))
@@ -154,17 +154,17 @@ def gathered_again(model: ModelSpec, blocks: Sequence[ShardPart], frees: bool) -
 
 
 def norm_of_all(run: Run, params: Mapping[str, Param]) -> Iterator[Send]:
-    """Yields the sum of the norms of all gradients together over the shards, if there are any; see `norms` for the arguments."""
+    """Yields the sum over the shards, if there are any, of the norm of all gradients together; see `norms` for the arguments."""
     if is_sharded(run.mesh):
         yield Send("update", "all_reduce", "shard", run.mesh.shard, len(params) * run.item_bytes)
 
 
 def summed_alone(run: Run, of_experts: int) -> Iterator[Send]:
-    """Yields the sum of the gradients of experts, which go by themselves once the last pass is done, unless they are sharded.
+    """Yields the sum of the gradients of experts, which are sent separately after the last pass, unless they are sharded.
 
     Args:
         run: What is trained.
-        of_experts: Their numbers.
+        of_experts: The number of elements of experts.
     """
     group, size = run.mesh.group_along(run.mesh.expert_replica_axes)
     if of_experts and not is_sharded(run.mesh) and size > 1:
@@ -172,12 +172,12 @@ def summed_alone(run: Run, of_experts: int) -> Iterator[Send]:
 
 
 def reductions(run: Run, part: ShardPart, reverse: bool = False) -> list[Send]:
-    """Returns what a rank hands over where gradients are summed: along `shard`, of which its part is left; then among replicas.
+    """Returns what a rank sends where gradients are summed: along `shard`, which leaves its part; then among replicas.
 
     Args:
         run: What is trained.
-        part: The rank's; nothing is sent of none.
-        reverse: Whether what goes by itself comes first.
+        part: The rank's part; nothing is sent if it is empty.
+        reverse: Whether what is sent separately comes first.
     """
     mesh, sends = run.mesh, list[list[Send]]()
     scatter = "reduce_scatter" if sums_gradients(run.techniques) is None else "all_to_all"

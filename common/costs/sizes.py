@@ -1,4 +1,4 @@
-"""What cost models share: what a device holds, what an example takes, and what a rank sends in an exchange.
+"""What cost models share: the footprint of a device, the bytes of an example, and the bytes that a rank sends in an exchange.
 
 References:
     Patarasuk and Yuan 2009 (the bound of the all-reduce); NVIDIA nccl-tests PERFORMANCE.md.
@@ -24,11 +24,11 @@ ID_BYTES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Framing:
-    """What a backend sends beside the tensors, counted by the kernel.
+    """What a backend sends in addition to the tensors, as the kernel counts it.
 
     Attributes:
         message_bytes: For each message: headers, and the request that it answers.
-        messages: Operation -> the messages that each rank sends to each other one. Those of a broadcast come from one rank.
+        messages: Operation -> the messages that each rank sends to each other one. For a broadcast, only the root sends.
     """
 
     message_bytes: int
@@ -36,17 +36,18 @@ class Framing:
 
 
 MESSAGES = {"all_reduce": 4, "reduce_scatter": 4, "all_gather": 2, "all_to_all": 1, "broadcast": 1, "send": 1}
-"""Every operation, with the messages that it takes over gloo, whose rings work in two halves."""
+"""Operation -> the messages that it takes over gloo, whose rings work in two halves."""
 FRAMING = {
     "gloo": Framing(144, MESSAGES),
     "grpc": Framing(324, {"all_reduce": 2, "all_gather": 1, "all_to_all": 1}),
 }
-"""Of torch 2.13 and tensorflow 2.21. NCCL has its own ways, which are not predicted."""
+"""The framing of torch 2.13 and tensorflow 2.21. That of NCCL is not predicted."""
 KEY_BYTES = 98
-"""A collective of TensorFlow's strategies has a new key in each step (tensorflow 2.21), which every process asks the first one
-about: a request and its reply, as the mean over two to four processes."""
+"""A collective of TensorFlow's strategies has a new key in each step (tensorflow 2.21), for which every process asks the first
+one. These are the bytes of the request and of its reply, as the mean over two to four processes."""
 _ALIGNED_BYTES = 64
-"""To more than which TensorFlow rounds the parts of its rings up (`CollectiveAdapter::AlignedChunkElts`, 2.21)."""
+"""The bytes to a multiple of which TensorFlow rounds up the parts of its rings (`CollectiveAdapter::AlignedChunkElts`,
+2.21)."""
 
 
 def holder(
@@ -63,9 +64,9 @@ def holder(
         run: What is trained.
         elements: The number of elements of the parameters.
         device: The name of the device.
-        count: How many there are.
-        trained: How many of the elements are not frozen; all, unless given.
-        optimizer_state: Its bytes; as many as these elements have their share of, unless given.
+        count: The number of devices.
+        trained: How many of the elements are not frozen; by default all.
+        optimizer_state: The bytes of optimizer state; by default the share of these elements in the state of all parameters.
     """
     held, learning = elements * run.item_bytes, elements if trained is None else trained
     return Footprint(
@@ -91,9 +92,9 @@ def holder_of(run: Run, params: Iterable[Param], device: str = "each", count: in
 
     Args:
         run: What is trained.
-        params: What they hold.
+        params: The parameters that they hold.
         device: The name of the device.
-        count: How many there are.
+        count: The number of devices.
     """
     held = list(params)
     return holder(run, sum(param.size for param in held), device, count, num_trained(held), state_bytes(run, held))
@@ -106,7 +107,7 @@ def borrower(device: str, peak: int, gradients: int, count: int = 1) -> Footprin
         device: The name of the device.
         peak: The bytes of the parameters.
         gradients: The bytes of the gradients.
-        count: How many there are.
+        count: The number of devices.
     """
     return Footprint(
         device=device,
@@ -119,7 +120,7 @@ def borrower(device: str, peak: int, gradients: int, count: int = 1) -> Footprin
 
 
 def example_bytes(array: ArraySpec, item_bytes: int) -> int:
-    """Returns the bytes of one example's array, or of its several arrays.
+    """Returns the bytes of the arrays of one example.
 
     Args:
         array: The spec of the array.
@@ -131,7 +132,7 @@ def example_bytes(array: ArraySpec, item_bytes: int) -> int:
 
 
 def all_reduce_bytes(size: float, ranks: int) -> float:
-    """Returns an all-reduce of `size` bytes; the rings of gloo, NCCL and TensorFlow's collectives all reach the bound.
+    """Returns what each rank sends in an all-reduce of `size` bytes; the rings of gloo, NCCL and TensorFlow all reach the bound.
 
     Args:
         size: The bytes that are summed.
@@ -143,13 +144,13 @@ def all_reduce_bytes(size: float, ranks: int) -> float:
 def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
     """Returns what a rank puts on the wire for one record of its sends, framing included.
 
-    Of a reduce-scatter and of an all-to-all each rank keeps 1/N; gloo's reduce-scatter (torch 2.13) is an all-reduce
-    inside. To an all-gather each rank hands over its part. A send goes from one rank to another. Of a broadcast it is the
-    mean over all ranks.
+    In a reduce-scatter and an all-to-all each rank keeps 1/N of its input; gloo's reduce-scatter (torch 2.13) is an all-reduce
+    inside. In an all-gather each rank contributes its part. A send goes from one rank to another. For a broadcast, the bytes
+    are the mean over all ranks.
 
     Args:
         send: Its operation is one of the backend's `messages`.
-        backend: What carries it; what is not in `FRAMING` sends tensors alone.
+        backend: The backend that carries it; one that is not in `FRAMING` sends tensors alone.
         item_bytes: The bytes of one number.
     """
     size, others = send.bytes, 1 if send.operation == "send" else send.ranks - 1
@@ -183,18 +184,18 @@ def _filled(size: float, ranks: int, backend: str, item_bytes: int) -> float:
 
 
 def agreement(run: Run) -> list[Send]:
-    """Returns what techniques have ranks agree on, once a step ahead of the update."""
+    """Returns what ranks agree on because of techniques, once a step before the update."""
     return [send for each in used(run.techniques) for send in each.sends_before_update(run)]
 
 
 def reached(run: Run, num_params: int, axis: str, ranks: int) -> list[Send]:
-    """Predicts the exchange of which parameters of a user's model got a gradient: a number for each, where not all may.
+    """Predicts how ranks exchange which parameters of a user's model got a gradient: a number for each, if some may get none.
 
     Args:
         run: What is trained.
         num_params: The number of parameters that are asked about.
         axis: The axis along which ranks exchange gradients.
-        ranks: How many ranks.
+        ranks: The number of ranks.
     """
     if ranks == 1 or not run.workload.model.facts.may_skip or not conventions(run.framework).agrees_on_gradients:
         return []
@@ -202,7 +203,7 @@ def reached(run: Run, num_params: int, axis: str, ranks: int) -> list[Send]:
 
 
 def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
-    """Adds what ranks agree on to what each sends, ahead of the update: what got a gradient, and what techniques ask.
+    """Adds what ranks agree on before the update to what each sends: which parameters got a gradient, and what techniques need.
 
     Args:
         run: What is trained.
@@ -221,7 +222,7 @@ def symmetric(run: Run, footprints: tuple[Footprint, ...], sends: Iterable[Send]
     Args:
         run: What is trained.
         footprints: One per device.
-        sends: What each device sends, in order; in the last step of a period, if it takes the others alone.
+        sends: What each device sends, in order; with local steps, in the last step of a period.
         backend: What carries them; "memory" has no wire.
     """
     told, sent = in_order(sends), 0.0

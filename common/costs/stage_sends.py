@@ -1,4 +1,4 @@
-"""What the stages of a pipeline hand each other: activations and their gradients, and halves of tied gradients.
+"""What the stages of a pipeline send each other: activations and their gradients, and halves of tied gradients.
 
 With B bytes of activations (of the full global batch) at a boundary between two ranks, a step sends B forward and B
 back, however many micro-batches there are. A step of p ranks and m micro-batches idles for (p-1)/(m+p-1) of its time
@@ -23,7 +23,7 @@ from samestep.common.workload.pipeline_schedule import SCHEDULES, Stages
 def shared_sends(
     run: Run, stages: Stages, ranks: Sequence[int], apart: int = 1, parts: int = 1
 ) -> Iterator[tuple[int, Send]]:
-    """Predicts the halves of a tied parameter's gradient that the ranks of its first and its last stage hand each other.
+    """Predicts the halves of a tied parameter's gradient that the ranks of its first and its last stage send each other.
 
     Args:
         run: What is trained.
@@ -58,9 +58,9 @@ def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[t
 def boundary_sends(
     run: Run, stages: Stages, ranks: Sequence[int], apart: int, sizes: Sequence[int]
 ) -> dict[tuple[str, int], Send]:
-    """Predicts the messages with which each pass of a micro-batch through a stage ends, unless nobody else needs them.
+    """Predicts the messages that each pass of a micro-batch through a stage sends to another stage when it ends.
 
-    No gradient comes back for what a stage hands on if nothing up to there is trained.
+    No gradient comes back for activations that depend on no trained parameter.
 
     Args:
         run: What is trained.

@@ -16,7 +16,7 @@ from samestep.common.workload.models.parameters import num_trained, trained
 
 
 def tp(run: Run, backend: str) -> Ledger:
-    """Every rank has its shard of each split layer, and all of the rest.
+    """Predicts ranks that hold their shard of each split layer, and all of the rest.
 
     Args:
         run: What is trained.

@@ -1,12 +1,11 @@
-"""What the textbooks say of a step: formulas of a line, which leave out padding, buckets, framing and uneven stages.
+"""What the textbooks say of a step: one-line formulas that leave out padding, buckets, framing and uneven stages.
 
 They stand beside what `costs/` predicts for a backend, so that a reader sees where theory and backend differ. Letters are
 those of `docs/predicting.md`: a model of Ψ parameters, each with w bytes of weights, g of gradients and k of optimizer
-state, of which Ψe are those of experts and Ψs all others; N devices, of which d, c, e, s, t, p along data, context, expert,
-shard, tensor and pipe; L blocks that hand on a activations each, over the whole batch, and of whose experts a token takes κ; m
-micro-batches, v stages a rank. Of activations: B examples of a device or micro-batch, T tokens each, width D, H heads.
-
-What is sent along an axis is in `common/axes/`, and added up.
+state, Ψe of them in experts and Ψs elsewhere; N devices, of which d, c, e, s, t, p along data, context, expert, shard, tensor
+and pipe; L blocks that hand on a activations each, over the whole batch, and of whose experts a token takes κ; m micro-batches,
+and v stages for each rank. For activations: B examples of a device or micro-batch, T tokens each, width D, H heads. What is
+sent along each axis is in `common/axes/`, and is added up here.
 
 References:
     Rajbhandari et al., arXiv 1910.02054, sections 3, 5 and 7 (ZeRO); Shoeybi et al., arXiv 1909.08053, section 3 (tensor);
@@ -33,13 +32,13 @@ _ZERO, _MEGATRON = "Rajbhandari et al. 2020", "Narayanan et al. 2021"
 
 
 def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
-    """Returns what the textbooks say of a run; nothing of rows that none of them has, nor of other exchanges than plain sums.
+    """Returns what the textbooks say of a run; nothing for strategies that they lack, nor for exchanges other than plain sums.
 
-    Their numbers all have one size, so they say nothing of mixed precision but what a device holds.
+    All numbers in these formulas have one size, so of mixed precision they describe only what a device holds.
 
     Args:
         run: What is trained.
-        backend: What carries its exchanges; between the devices of one process nothing is sent.
+        backend: The backend that carries its exchanges; between the devices of one process nothing is sent.
     """
     if not (told := run.strategy.textbook(run, backend)):
         return ()

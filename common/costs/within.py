@@ -1,7 +1,7 @@
-"""What a rank exchanges inside the segments of its stage: along each axis of the mesh, on what the axes before it left.
+"""What a rank exchanges inside the segments of its stage: along each axis of the mesh, on what the axes before it leave.
 
-An inner segment that is computed again also exchanges again. Autograd stops computing again once it has everything that the
-first time kept, so what comes behind that is not repeated.
+An inner segment that is recomputed also exchanges again. Autograd stops recomputing once it has everything that the forward
+pass saved, so exchanges after that point are not repeated.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from samestep.common.workload.models.spec import Segment
 
 
 def sends_within(run: Run, rows: int, segments: Sequence[Segment]) -> tuple[list[list[Send]], list[list[Send]]]:
-    """Predicts what some examples exchange in each segment of a stage: forward in order, and backward in the reverse order.
+    """Predicts the exchanges of some examples in each segment of a stage: forward in order, and backward in reverse order.
 
     Args:
         run: What is trained.

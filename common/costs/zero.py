@@ -43,11 +43,11 @@ from samestep.common.workload.models.parameters import trained
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
 
 _DUMMY_BYTES = 4
-"""What a rank without parameters broadcasts: one float32 (torch 2.13)."""
+"""The bytes that a rank without parameters broadcasts: one float32 (torch 2.13)."""
 
 
 def zero1(run: Run, backend: str) -> Ledger:
-    """Each rank keeps the optimizer state of some full parameters, updates these, and broadcasts them.
+    """Predicts ranks that keep the optimizer state of some full parameters, update these, and broadcast them.
 
     Args:
         run: What is trained.
@@ -77,7 +77,7 @@ def _owned(run: Run) -> list[tuple[Sequence[Param], int]]:
 
 
 def zero2(run: Run, backend: str) -> Ledger:
-    """Every block is gathered once a micro-batch and kept for its backward pass.
+    """Predicts ranks that gather every block once for each micro-batch and keep it for its backward pass.
 
     Args:
         run: What is trained.
@@ -90,7 +90,7 @@ def zero2(run: Run, backend: str) -> Ledger:
 
 
 def fsdp(run: Run, backend: str) -> Ledger:
-    """Every block is gathered for its forward pass, freed, and gathered again for its backward pass.
+    """Predicts ranks that gather every block for its forward pass, free it, and gather it again for its backward pass.
 
     Args:
         run: What is trained.
@@ -132,7 +132,7 @@ def sharded_footprints(run: Run, frees: bool) -> tuple[Footprint, ...]:
 
     Args:
         run: What is trained.
-        frees: Whether a block is freed after its forward pass, and not kept until its backward pass.
+        frees: Whether a block is freed after its forward pass instead of being kept until its backward pass.
     """
     every, blocks = held_params(run), _parts(run)
     gathered = [gathered_bytes(run, block) for block in blocks]
@@ -146,7 +146,7 @@ def sharded_footprints(run: Run, frees: bool) -> tuple[Footprint, ...]:
 
 
 def gathered_together(model: ModelSpec) -> list[dict[str, Param]]:
-    """Lists the parameters that are in no block, gathered for the whole pass; then those of each block."""
+    """Lists the parameters outside of all blocks, which are gathered for the whole pass; then those of each block."""
     blocks = [parameters_of(model, block) for block in model.facts.blocks]
     named = {name for block in blocks for name in block}
     rest = {name: param for name, param in model.params().items() if name not in named}

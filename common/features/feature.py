@@ -15,13 +15,13 @@ _MOST_NAMED = 3
 
 @dataclasses.dataclass(frozen=True)
 class Suspect:
-    """What makes a right strategy compute another function of a user's model.
+    """Something that makes a correct strategy compute another function than a user's model on one device.
 
     Attributes:
-        what: In words, with its layers counted.
+        what: A phrase for it, with its layers counted.
         off: The flags that switch it off.
         remedy: How it is switched off, with the flag.
-        is_exact: Whether that switches nothing else off: a layer in evaluation may also draw no random numbers.
+        is_exact: Whether that switches nothing else off: a layer in evaluation mode may also draw no random numbers.
     """
 
     what: str
@@ -32,14 +32,14 @@ class Suspect:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunningBuffers:
-    """Numbers beside the parameters that layers of a feature move in training.
+    """The numbers beside the parameters that layers of a feature update in training.
 
     Attributes:
-        of: Those of one of our models: the size of each, and the number it is filled with at first.
+        of: Returns those of one of our models: the size of each, and its initial value.
         asked_by: How a workload asks for such layers.
         in_words: What messages call the buffers.
         kept_by: The flag that keeps them, and such buffers of a user's model, as they are.
-        are_kept: Whether a run does that.
+        are_kept: Whether a run leaves them unchanged.
     """
 
     of: Callable[[ModelSpec], Mapping[str, tuple[int, float]]]
@@ -55,7 +55,7 @@ class LayerExchange:
 
     Attributes:
         flag: The flag that asks for it.
-        in_words: What the layers have of it.
+        in_words: What messages call what the layers get by it.
         is_asked: Whether a run asks for it.
         sends: What layers of our models send in a phase, by path.
         framework_sends: What layers of the framework send, likewise, and what is sent between the two passes.
@@ -70,29 +70,29 @@ class LayerExchange:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Feature:
-    """One thing that a model may have, under any strategy that takes it.
+    """One feature that a model may have, under any strategy that supports it.
 
-    Only of a model that has it, or of a run that asks for it, are its other hooks asked.
+    Its other hooks are called only for a model that has it, or for a run that asks for it.
 
     Attributes:
         flag: The field of `Features` by which a run asks for it; "" if only a model does.
-        field: The field of our models that has it where it is not at its default, as `flag` declares it.
-        is_in_own: Whether a user's model has it, by what was found out about that.
-        switch: Returns one of our models with what a request switches of it.
-        say_switched: What a request switches, as a clause; "" if it leaves the model as it is.
-        refuse: Raises a ConfigError for a run that cannot have it as it asks for it, whatever the strategy.
+        field: The field of our models that turns it on; they have it if the field is not at its default.
+        is_in_own: Whether a user's model has it, by what was found out about that model.
+        switch: Returns one of our models as a request switches it.
+        say_switched: Returns what a request switches, as a clause; "" if it leaves the model as it is.
+        refuse: Raises a ConfigError for a run that cannot have it as requested, under any strategy.
         takes_keys: Whether one of our models needs to know which examples a step takes.
-        mask_bytes: What is kept of each number that it lets pass or not, in bytes.
+        mask_bytes: The bytes that are kept for each number that it lets pass or drops.
         layers: The layers that it adds to one of our models: the path of each, and its number of channels.
-        buffers: What these move in training beside their parameters, if they do.
-        exchange: What they exchange in the middle of a pass, if they do.
-        takes_shares: Whether the number of parts of a batch decides the numbers of a run.
-        of_whole: Returns a run as one device takes it that has all of a batch.
-        classes: Family of layers -> the classes of frameworks that have it, as ports compare them.
-        layers_apart: The layers of a user's model whose buffers each replica moves by its own examples.
-        suspect: What of a user's model may make a run leave its reference; None if nothing does.
+        buffers: The buffers that these layers update in training, if they have any.
+        exchange: What these layers exchange in the middle of a pass, if they do.
+        takes_shares: Whether the number of parts of a batch affects the numbers of a run.
+        of_whole: Returns a run as one device with the whole batch takes it.
+        classes: Family of layers -> the classes of frameworks that belong to it, as ports compare them.
+        layers_apart: The layers of a user's model whose buffers each replica updates with its own examples.
+        suspect: What in a user's model may make a run leave its reference; None if nothing may.
         error_growth: By how much the square of a rounding error grows on its way through its layers.
-        say_growth: Where that is more than can be judged, as what is rounded; "" if it is not.
+        say_growth: Says, as a noun clause, where that is more than can be judged; "" if it is not.
     """
 
     flag: str = ""

@@ -18,7 +18,7 @@ from samestep.common.workload.array_type import Arrays
 from samestep.common.workload.models.spec import ModelSpec
 
 FEATURES: tuple[Feature, ...] = (DROPOUT, BATCH_NORM, EXPERTS)
-"""All there are, in the order in which tables and verdicts name them."""
+"""All features, in the order in which tables and verdicts name them."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -60,7 +60,7 @@ def refuse_features(run: Run) -> None:
     """Refuses a run that cannot have a feature as it asks for it.
 
     Raises:
-        ConfigError: It is one.
+        ConfigError: The run asks for such a feature.
     """
     for each in _used(run):
         each.refuse(run)
@@ -72,17 +72,17 @@ def takes_keys(model: ModelSpec) -> bool:
 
 
 def mask_bytes(model: ModelSpec) -> int:
-    """Returns the bytes that are kept of each number that a model of ours lets pass or not."""
+    """Returns the bytes that are kept for each number that one of our models lets pass or drops."""
     return sum(each.mask_bytes(model) for each in _of(model))
 
 
 def balanced_numbers(model: ModelSpec) -> int:
-    """Returns how many numbers a load-balancing loss keeps, of all examples."""
+    """Returns how many numbers a load-balancing loss keeps for all examples together."""
     return vars(model)["layers"] * num_experts(model) if balance_of(model) else 0
 
 
 def find_suspects(run: Run) -> list[Suspect]:
-    """Returns what of a user's model may make a right run leave its reference."""
+    """Returns what in a user's model may make a correct run leave its reference."""
     return [found for each in _used(run) if (found := each.suspect(run)) is not None]
 
 
@@ -108,7 +108,7 @@ def initial_buffers(model: ModelSpec) -> Arrays:
 
 
 def running_buffers(model: ModelSpec) -> RunningBuffers | None:
-    """Returns what the buffers of one of our models are, if it has any."""
+    """Returns the kind of running buffers that one of our models has; None if it has none."""
     return next((each.buffers for each in _of(model) if each.buffers and each.buffers.of(model)), None)
 
 
@@ -139,7 +139,7 @@ def with_layers(run: Run, sends: Iterable[Send], with_ours: bool = True) -> list
     Args:
         run: What is trained.
         sends: The sends, in order.
-        with_ours: Whether layers of our models are among them, beside those of the framework.
+        with_ours: Whether layers of our models are included, and not only those of the framework.
     """
     sends = list(sends)
     if (exchange := exchange_within(run)) is None:
@@ -153,11 +153,11 @@ def with_layers(run: Run, sends: Iterable[Send], with_ours: bool = True) -> list
 
 
 def refuse_exchange(run: Run, why: str) -> None:
-    """Refuses what exchanges in the middle of a pass, for a strategy whose replicas never meet there.
+    """Refuses features that exchange in the middle of a pass, for a strategy whose replicas cannot.
 
     Args:
         run: What is to be trained.
-        why: A clause.
+        why: Why the replicas cannot, as a clause.
 
     Raises:
         ConfigError: It is asked for.
@@ -167,17 +167,17 @@ def refuse_exchange(run: Run, why: str) -> None:
 
 
 def takes_shares(run: Run) -> bool:
-    """Returns whether the number of parts of a batch decides the numbers of a run."""
+    """Returns whether the number of parts of a batch affects the numbers of a run."""
     return any(each.takes_shares(run) for each in _used(run))
 
 
 def of_whole(run: Run) -> Run:
-    """Returns a run as one device takes it that has all of a batch."""
+    """Returns a run as one device with the whole batch takes it."""
     return functools.reduce(lambda whole, each: each.of_whole(whole), _used(run), run)
 
 
 def layers_apart(run: Run) -> list[str]:
-    """Returns the layers of a user's model whose buffers each replica moves by its own examples."""
+    """Returns the layers of a user's model whose buffers each replica updates with its own examples."""
     return [path for each in _used(run) for path in each.layers_apart(run)]
 
 
@@ -187,5 +187,5 @@ def error_growth(run: Run) -> float:
 
 
 def say_growth(run: Run) -> str:
-    """Says where errors grow beyond what can be judged, as what is rounded; "" if they do not."""
+    """Says, as a noun clause, where errors grow beyond what can be judged; "" if they do not."""
     return next(filter(None, (each.say_growth(run) for each in _used(run))), "")

@@ -18,9 +18,9 @@ MOST_INFLATION = 100
 SMALL_BYTES = 2**26
 """An archive that becomes no larger than this may do so from any size."""
 _ENCRYPTED = 1
-"""A bit of a member's flags."""
+"""The bit of a member's flags that says it is encrypted."""
 _MAX_DIMS = 32
-"""NumPy 1.26's; no array here has more than four."""
+"""The most dimensions of an array: those of NumPy 1.26, though no array here has more than four."""
 
 
 def read_arrays(path: Path | str, names: Collection[str] = ()) -> "dict[str, np.ndarray]":
@@ -28,8 +28,8 @@ def read_arrays(path: Path | str, names: Collection[str] = ()) -> "dict[str, np.
 
     Args:
         path: The file.
-        names: The arrays to read, as far as they are there; all, unless given. One that ends with a slash stands for every
-            array below it: `params/`.
+        names: The arrays to read if they exist; by default all. A name that ends with a slash stands for every array below it:
+            `params/`.
 
     Raises:
         Unreadable: The file is damaged, or claims to hold more than it does or than this machine could.
@@ -39,7 +39,7 @@ def read_arrays(path: Path | str, names: Collection[str] = ()) -> "dict[str, np.
 
 
 def each_array(path: Path | str) -> "Iterator[tuple[str, np.ndarray]]":
-    """Yields the name and the numbers of each array of a `.npz` file by itself, in the order of the names.
+    """Yields the name and the numbers of each array of a `.npz` file, one at a time, in the order of the names.
 
     Args:
         path: The file.

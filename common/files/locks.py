@@ -1,9 +1,9 @@
-"""Locks of what is there anyway: the places that the processes of a run hold, a byte each of a file, and whole directories.
+"""Locks on files and directories that exist anyway: the places of a run's processes, a byte of a file each, and directories.
 
 All end with the process that holds them, however it ends.
 
-filelock is no substitute, here and where `fcntl.flock` is called: it makes a file of its own beside what it locks, it has no
-shared lock of the kind, and nobody can ask who holds one without taking it.
+filelock is no substitute here, nor where `fcntl.flock` is called: it makes a file of its own beside what it locks, it has no
+shared locks of this kind, and no process can see who holds a lock without taking it.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def sole_user(directory: Path, use: str, otherwise: str = "") -> Iterator[None]:
     Args:
         directory: The directory.
         use: What is done with it, as in "measured".
-        otherwise: What a second command may do but wait.
+        otherwise: What a second command may do instead of waiting, as the end of a sentence.
 
     Raises:
         ConfigError: Another command uses it, or it cannot be opened.

@@ -1,7 +1,7 @@
-"""The one door through which files are read that somebody else may have written: plain ones, of bounded size and depth.
+"""Reads files that somebody else may have written, always through this module: plain files of bounded size and depth.
 
-Whoever may write a file may put a pipe, a device or 100,000 brackets in its place. A reader that has its own `open` waits for
-ever, or ends in a traceback. A test finds those.
+Anyone who may write a file may put a pipe, a device or 100,000 brackets in its place. A reader with its own `open` would then
+wait forever, or end in a traceback. A test finds such readers.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 MOST_BYTES = 2**20
-"""Of a file, unless its reader allows more."""
+"""The most bytes of a file, unless its reader allows more."""
 MOST_DEPTH = 64
-"""Objects and lists within each other; a trace, the deepest of ours, has five."""
+"""How deep objects and lists may be nested; a trace, the deepest of our files, has five levels."""
 _TOO_DEEP = f"it is deeper than {MOST_DEPTH} levels"
 _CHUNK_BYTES = 2**20
 _PART = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
 _DEEP_KEY = re.compile(rf"(?:\.[ \t]*{_PART}[ \t]*){{{MOST_DEPTH}}}")
-"""A TOML key of so many parts. Of one with 100,000, tomllib (Python 3.11) hashes every beginning, which takes minutes."""
+"""The most parts of a TOML key. For a key of 100,000 parts, tomllib (Python 3.11) hashes every prefix, which takes minutes."""
 Value = TypeVar("Value")
 
 
@@ -39,7 +39,7 @@ def check_memory(needed: int) -> None:
     """Refuses so many bytes if this machine has no room for them.
 
     Raises:
-        Unreadable: It has not.
+        Unreadable: The machine has too little memory.
     """
     if needed > memory_bytes():
         raise Unreadable(f"it takes {needed / 2**30:.3g} GiB, and this machine has {memory_bytes() / 2**30:.3g}")
@@ -57,7 +57,7 @@ def open_plain(path: Path | str) -> Iterator[IO[bytes]]:
     except FileNotFoundError:
         raise Unreadable("there is no such file") from None
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise Unreadable(getattr(error, "strerror", None) or "no such name can be") from None
+        raise Unreadable(getattr(error, "strerror", None) or "no file can have such a name") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise Unreadable("it is not a plain file")

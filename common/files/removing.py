@@ -10,10 +10,10 @@ from samestep.common.files.written import HERE, LIST, opened, parent_of, present
 
 
 def walk(folder: Path, depth: int = 32) -> Iterator[tuple[Path, list[str], int]]:
-    """Walks through a folder: itself, then those in it, each with the names of its files, and open.
+    """Walks through a folder: yields it and then the folders in it, each open and with the names of its files.
 
     Args:
-        folder: Where to start. What is not there, and links, are left out.
+        folder: Where to start. Links, and what does not exist, are left out.
         depth: How far below it.
     """
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A standard error that nothing gets to, for what libraries write there in spite of every setting."""
+"""Silences standard error, for what libraries write there in spite of every setting."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Makes a context in which nothing gets to the standard error of this process, not even from C++."""
+    """Makes a context in which nothing reaches the standard error of this process, not even from C++."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)

@@ -1,4 +1,4 @@
-"""Pickles that somebody else wrote, read as symbols: each name stays a name, so nothing is imported and nothing called."""
+"""Pickles that somebody else wrote, read as symbols: each name stays a name, so nothing is imported or called."""
 
 import io
 import pickle
@@ -8,7 +8,7 @@ from samestep.common.files.reading import Unreadable
 
 
 class Symbol:
-    """An object in a pickle: what it is called, what it was made of, and the state that it was given.
+    """An object in a pickle: its name, the arguments it was made with, and the state that it was given.
 
     Attributes:
         name: Its class or function, as in `torch.Size`.

@@ -21,18 +21,18 @@ from samestep.common.files.written import HERE, WrittenEntry, announced, begin, 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _IN_PLACE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NOT_PLAIN = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
-"""What opening a link, below a link, a folder, or a pipe or socket ends with."""
+"""The errors of opening a link, a file below a link, a folder, a pipe or a socket."""
 
 
 def open_directory(directory: Path, is_new: bool = False) -> None:
-    """Makes a directory, for its user alone, or takes one that is there; from now on what is written into it is listed.
+    """Makes a directory, for its user alone, or takes one that exists; what is written into it from now on is listed.
 
     Args:
         directory: The directory.
-        is_new: Whether it has to be made: of two processes that make one of a name, one alone does.
+        is_new: Whether it has to be made: of two processes that make a directory of one name, only one succeeds.
 
     Raises:
-        FileExistsError: It has to be made, and is there.
+        FileExistsError: It has to be made, and exists already.
         OSError: It cannot be made or written.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def create(path: Path, below: Path | None = None) -> int:
 
 
 def reopen(path: Path) -> int:
-    """Opens a file to write over it in place, which needs no further room; makes it if it is not there.
+    """Opens a file to overwrite it in place, which needs no further room; creates it if it does not exist.
 
     Args:
         path: The file.
@@ -125,7 +125,7 @@ def reopen(path: Path) -> int:
 
 
 def append(path: Path, line: bytes) -> None:
-    """Appends to a file that is there, in one write, as several processes may do at the same time.
+    """Appends to an existing file in one write, since several processes may do so at the same time.
 
     Args:
         path: The file.
@@ -180,7 +180,7 @@ def rename_folder(folder: Path, name: str, below: Path) -> Path:
         Where it is now.
 
     Raises:
-        OSError: It cannot be renamed, as when something has the name.
+        OSError: It cannot be renamed, for example because the name is taken.
         WorkerFailed: The folder is below a link.
     """
     with _entered(folder, below) as (root, parent, leaf):

@@ -1,9 +1,10 @@
 """`written.jsonl`: what samestep wrote into a directory, so that nothing else is ever removed from it.
 
-A line for each file or folder, as it is made: its name, its inode, and once a file is complete its bytes. The last line of a
-name counts, and what has that name is ours as long as the line holds. A line before says what is about to be made: whoever is
-killed between the two leaves an empty file or folder, and that is ours as well. The first line is that of the list itself, so
-in a copy of a directory nothing is ours. No link is followed, and a list that another user wrote is not believed.
+Each file or folder gets a line when it is made, with its name, its inode and, once a file is complete, its bytes. The last line
+of a name counts, and what has that name is ours as long as it matches the line. Another line, written before, says what is
+about to be made: a process that is killed between the two leaves an empty file or folder, which is ours as well. The first line
+is that of the list itself, so in a copy of a directory nothing is ours. No link is followed, and a list that another user wrote
+is not trusted.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ HERE = "."
 """The name of the directory in its own list, if samestep made it."""
 _MOST_BYTES = 2**26
 _UNMADE = 0
-"""In the place of the inode of what is about to be made."""
+"""Stands in place of the inode of what is about to be made."""
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -50,16 +51,16 @@ class WrittenEntry:
 
 
 Written = Mapping[str, WrittenEntry]
-"""By name, what was made under it last."""
+"""Name -> what was last made under it."""
 
 
 @contextlib.contextmanager
 def opened(directory: Path, follow: bool = True) -> Iterator[int]:
-    """Opens a directory to find files in it, whatever becomes of its path.
+    """Opens a directory to find files in it, even if its path changes meanwhile.
 
     Args:
         directory: The directory.
-        follow: Whether it may be a link; what is above it always may.
+        follow: Whether it may be a link; the folders above it always may.
 
     Raises:
         OSError: There is none.
@@ -73,7 +74,7 @@ def opened(directory: Path, follow: bool = True) -> Iterator[int]:
 
 @contextlib.contextmanager
 def parent_of(root: int, name: str) -> Iterator[tuple[int, str]]:
-    """Opens the folder of a file without following a link; with it comes the file's name there.
+    """Opens the folder of a file without following a link; also returns the file's name there.
 
     Args:
         root: The open directory.
@@ -94,7 +95,7 @@ _TO_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CL
 
 
 def begin(root: int) -> None:
-    """Starts the list of a directory; one of ours that is there is continued, and an empty one begun.
+    """Starts the list of a directory, or continues the one that is there if it is ours.
 
     Args:
         root: The open directory.
@@ -119,7 +120,7 @@ def begin(root: int) -> None:
 
 
 def note(root: int, entry: WrittenEntry) -> None:
-    """Adds a line to the list of a directory, if it has one. What cannot be noted is never removed, which harms nobody.
+    """Adds a line to the list of a directory, if it has one. What cannot be noted is never removed, which does no harm.
 
     Args:
         root: The open directory.
@@ -136,13 +137,14 @@ def note(root: int, entry: WrittenEntry) -> None:
 
 @contextlib.contextmanager
 def announced(root: int, name: str, is_folder: bool = False, complete: os.stat_result | None = None) -> Iterator[None]:
-    """Says in the list of a directory what is about to be made; what somebody else makes there meanwhile is not ours.
+    """Notes in the list of a directory what is about to be made; what somebody else makes there meanwhile is not ours.
 
     Args:
         root: The open directory.
-        name: Its name, below the directory, which nothing has.
+        name: Its name below the directory, which must not exist yet.
         is_folder: Whether it will be a folder.
-        complete: The status of a complete file that is about to take the name; one of ours that has it is ours until then.
+        complete: The status of a complete file that is about to take the name; a file of ours with that name stays ours until
+            then.
     """
     entry = WrittenEntry(name, _UNMADE, None if is_folder else 0, is_folder)
     if complete is not None:
@@ -158,7 +160,7 @@ def announced(root: int, name: str, is_folder: bool = False, complete: os.stat_r
 
 
 def read(root: int) -> Written | None:
-    """Reads the list of a directory, without what was about to be made; None if it has none that this user wrote there.
+    """Reads the list of a directory, without what was about to be made; None if it has none that this user wrote.
 
     Args:
         root: The open directory.
@@ -204,11 +206,11 @@ def present(root: int, is_changed: bool = False) -> dict[str, os.stat_result] | 
 
 
 def seal(directory: Path, name: str | None = None) -> None:
-    """Notes the bytes of files that were open until now: whoever changes one from here on makes it their own.
+    """Notes the bytes of files that were open until now; a file that somebody changes after that is theirs.
 
     Args:
         directory: The directory of the files.
-        name: The one that was written; all whose bytes are not known yet, unless given.
+        name: The file that was written; by default all files whose bytes are not known yet.
     """
     with contextlib.suppress(OSError), opened(directory) as root:
         for entry in (read(root) or {}).values():

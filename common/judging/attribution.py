@@ -1,9 +1,10 @@
-"""Why the run of a user's model left its reference: measured, with one suspect at a time switched off.
+"""Finds why the run of a user's model left its reference, by switching off one suspect at a time.
 
-A batch normalisation sees another batch on each replica, as a running buffer of the user's does, and random numbers are drawn by
-each of them. None is a mistake of the strategy. So both the run and its reference are repeated without a suspect: if they agree
-then, it was that alone. A model that mixes the examples of a batch cannot do without. So the run is held against the model on
-one device that takes the same shards one after the other: if they agree, the strategy did what the model does on shards.
+On each replica, batch normalisation and the user's running buffers see a different batch, and random numbers are drawn
+separately. None of this is a mistake of the strategy. So both the run and its reference are repeated without a suspect: if they
+then agree, the suspect alone is the cause. Mixing the examples of a batch cannot be switched off. So the run is compared with
+the model on one device that takes the same shards one after the other: if they agree, the strategy did what the model does on
+shards.
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ from samestep.common.techniques.used import flags_of, without
 STEPS = 5
 """How many steps are repeated: a suspect shows in the first, or in the second where only its statistics differ."""
 PORT, _ON_SHARDS = "as torch's", "on shards:"
-"""How a user's model is another function though its strategy is right."""
+"""How a user's model computes another function although its strategy is correct."""
 
 
 def attribute(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attribution:
@@ -65,10 +66,10 @@ def attribute(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attribution
 
 
 def blame_model(how: str, size: str, evidence: str) -> Attribution:
-    """Says that a strategy is right, and that its model is another function than its reference's.
+    """Says that a strategy is correct, and that its model is not the same function as its reference's.
 
     Args:
-        how: What is another, as `PORT`.
+        how: In what way it is not the same, as `PORT`.
         size: The largest deviation of a loss.
         evidence: What shows that it is not the strategy, as a clause.
     """
@@ -113,7 +114,7 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], size: str, rerun: Rerun
     one = dataclasses.replace(one, techniques=one.techniques.in_passes(shards))
     if run.described() == one.described():  # which would agree with itself
         parts = f"--accumulation-steps {shards}, which takes parts of a batch"
-        return Attribution(f"not the same function: {size}, and {mixing} is another one with {parts}")
+        return Attribution(f"not the same function: {size}, and {mixing} differs with {parts}")
     what = " and ".join([*(suspect.what for suspect in suspects), mixing])
     blame = functools.partial(blame_model, f"{_ON_SHARDS} {what}", size)
     switched = "".join(f"with these {each.remedy}, " for each in suspects)
@@ -149,9 +150,10 @@ def _not_switched(run: Run) -> str:
 
 
 def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attribution | None:
-    """Finds what the bounds of two bytes are too wide to see in a run of a user's model: it has to be exact without --precision.
+    """Finds a mistake that the bounds of two-byte numbers hide in a run of a user's model, by steps without --precision.
 
-    A few steps move a loss by little, so a mistake in them moves it by less. So do statistics of each replica's own shard.
+    A few steps change a loss only a little, so a mistake in them changes it even less, as statistics of each replica's own
+    shard do.
 
     Args:
         run: What was trained, in two bytes.

@@ -1,4 +1,4 @@
-"""The sentence that a missed parity comes to: its cause first, and whose it is."""
+"""The sentence about missed parity: the cause first, and whether it is the strategy's or the model's."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from samestep.common.errors import name_some
 from samestep.common.judging.parity import Attribution
 
 _SHOWN = 20
-"""Of the rows that a sentence names."""
+"""The most rows that a sentence names."""
 
 
 def explain_missed(names: Sequence[str], cause: Attribution) -> str:

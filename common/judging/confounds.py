@@ -1,4 +1,4 @@
-"""Finds what keeps the speeds of two runs from being ranked: what differs beside the strategy, and what disturbed either."""
+"""Finds what keeps the speeds of two runs from being ranked: differences other than the strategy, and disturbances."""
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ DISTORTED = {
     "hosts": "the hosts of a run differ in cores, memory, device, system or versions",
     "emulation": "something else runs in place of the strategy's own API",
 }
-"""What distorts the speed of a strategy alike in each of its runs: name -> meaning."""
+"""What distorts the speed of a strategy in the same way in each of its runs: name -> meaning."""
 DISTURBED = {
     "compilation": "a function was compiled or traced while the clock ran",
     "busy": f"others had more than {MOST_TAKEN:.0%} of the cores' time while the clock ran",
@@ -44,7 +44,7 @@ ALLOW = f"rank rows by their speed despite these confounds; may be given several
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """Everything beside its strategy that may have made a run as fast as it was.
+    """Everything besides its strategy that may have affected the speed of a run.
 
     Attributes:
         label: How messages call the run.
@@ -70,7 +70,7 @@ class Confound:
     Attributes:
         name: Among `CONFOUNDS`.
         differs: What one run has and what the other; "" if a single run is at fault.
-        at_fault: Those runs, by how messages call them, and what is wrong with each.
+        at_fault: The runs at fault, as messages call them, and what is wrong with each.
     """
 
     name: str
@@ -99,7 +99,7 @@ def find_confounds(one: Circumstances, other: Circumstances, is_same_strategy: b
     Args:
         one: A run.
         other: The run to rank it against.
-        is_same_strategy: Whether both are runs of one strategy: then what distorts both alike does not count.
+        is_same_strategy: Whether both are runs of one strategy; what distorts both alike then does not count.
     """
     found = {name: Confound(name, differs) for name, differs in _differences(one, other).items()}
     at_fault = {
@@ -145,7 +145,7 @@ def find_in_rounds(
 
 
 def split_allowed(confounds: Iterable[Confound], allowed: Collection[str]) -> tuple[list[Confound], list[Confound]]:
-    """Splits what was found into what stops a ranking and what the user allowed.
+    """Splits the confounds into those that prevent a ranking and those that the user allowed.
 
     Args:
         confounds: What was found.

@@ -1,4 +1,4 @@
-"""Whether every example of every step that counts was gathered once: what processes noted, held against the order of the run."""
+"""Checks that every example of every step that counts was gathered once: the notes of processes against the run's order."""
 
 import dataclasses
 import hashlib
@@ -32,7 +32,7 @@ class Attempted:
 
 
 def kept(entries: Sequence[tuple[int, str, GatheredSteps]]) -> list[Attempted]:
-    """Finds what counts: a later attempt takes the place of what an earlier one did from its first step on.
+    """Finds what counts: a later attempt replaces what an earlier one did, from its own first step on.
 
     Args:
         entries: Attempt, process, and what it gathered.
@@ -52,7 +52,7 @@ def _until(attempted: Attempted, step: int) -> Attempted:
 
 
 def find_gap(attempts: Sequence[Attempted], num_examples: int, size: int, seed: int, end: int) -> str:
-    """Looks for an example that was lost, or gathered twice, or was another one.
+    """Looks for an example that was lost, gathered twice, or replaced by another one.
 
     Args:
         attempts: What counts.

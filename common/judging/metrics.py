@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """A metric and which way is better.
+    """A metric, and which direction is better.
 
     Attributes:
         measure: (logits, targets) -> value.
@@ -84,7 +84,10 @@ METRICS = {
 
 
 def direction_of(name: str) -> str:
-    """Returns which way a metric is better; "" of a user's own, which does not say. Of a loss of theirs, less is better."""
+    """Returns which direction of a metric is better; "" for a user's metric, which does not say.
+
+    A user's loss is better if lower.
+    """
     if name == "loss":
         return "lower"
     return METRICS[name].direction if name in METRICS else ""

@@ -1,4 +1,4 @@
-"""Judges a run that left its reference, or may have where its bounds are too wide to see it, by steps that are taken again."""
+"""Judges, by repeating steps, a run that left its reference, or whose bounds are too wide to show whether it did."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ from samestep.common.strategy import Run
 
 
 def judge_again(trial: Trial, parity: Parity, rerun: Rerun) -> Parity:
-    """Judges a run that is off: it may be by rounding, or by what is between two implementations; else its cause is found.
+    """Judges a run that is off: by rounding, by a difference between two implementations, or by a cause that it looks for.
 
     Args:
         trial: The run.

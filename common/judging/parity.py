@@ -13,8 +13,8 @@ LOSS_BOUND = {"float64": 1e-12, "float32": 1e-5}
 WEIGHT_BOUND = {"float64": 1e-10, "float32": math.inf}
 """Float32 weights are not bounded: Adam divides rounding noise by itself wherever a gradient is nearly zero."""
 LEAST_LOSS = {"float64": 0.0, "float32": 0.1}
-"""Below this the float32 deviation is absolute: a loss near zero is a difference of numbers near one. So it is for a loss that
-was computed in two bytes, whose own bound `judging/roundoff.py` derives."""
+"""Below this the float32 deviation is absolute: a loss near zero is a difference of numbers near one. The same holds for a loss
+that was computed in two bytes, whose bound `judging/roundoff.py` derives."""
 
 COMPILED = "compiled, not trained"
 """Why a run was compared with nothing, if it has no steps."""
@@ -32,7 +32,7 @@ class Parity:
     """The verdict on one run.
 
     Attributes:
-        reference: What it was held against.
+        reference: What it was compared with.
         steps: How many steps were compared, from the first one on: fewer than the run took if the reference ends earlier.
         max_relative_loss: The largest deviation of the loss at any of them, relative (in float32: to at least 0.1).
         max_absolute_weight: The largest deviation of any weight after the last step; None if the reference's weights
@@ -40,14 +40,14 @@ class Parity:
         passed: Whether everything that was compared agrees; None if nothing was.
         reason: Why it did not pass, was not judged, or passed though its curve is off; "" if it passed as it is.
         first_bad_step: The first step (from 0) whose loss deviates too far; None if none does.
-        deviations: How far the loss of each compared step is off, relative as above, None where not finite. Older results
-            have none.
+        deviations: The deviation of the loss at each step that was compared, relative as above; None where it is not finite.
+            Older results have none.
         is_amplified: Whether the curve is off by rounding alone: it passed by single steps, or in float64.
-        amplification: By how much a small relative move of the first weights moves the losses of the reference, relative to
-            that move; None where it was not measured.
+        amplification: By how much a small relative change of the initial weights changes the losses of the reference, relative
+            to that change; None if it was not measured.
         loss_bound: The largest deviation of a loss that was allowed, if it is not that of the dtype.
-        blame: If a run did not pass though its strategy is right: how its model is another function, as a clause that begins
-            the reason; "" where it may be the strategy.
+        blame: For a run that did not pass although its strategy is correct: how its model is another function, as a clause that
+            begins the reason; "" if the strategy may be wrong.
     """
 
     reference: str
@@ -94,7 +94,7 @@ def _finite(deviation: float) -> float | None:
 
 
 def spell_apart(one: float, other: float) -> tuple[str, str]:
-    """Spells two numbers with nine digits, or with as many as it takes to see that they differ.
+    """Spells two numbers with nine digits, or with as many as show that they differ.
 
     Args:
         one: A number.
@@ -142,7 +142,7 @@ def judge(
     noise: float = 0.0,
     loss_bound: float | None = None,
 ) -> Parity:
-    """Holds a run against its reference.
+    """Compares a run with its reference.
 
     Args:
         reference: The reference's name.
@@ -187,7 +187,7 @@ def judge(
 
 
 def judge_batches(parity: Parity, log: Log, reference: Log) -> Parity:
-    """Judges which examples a run trained on, where both logs say it; a loss may hardly show another example.
+    """Judges which examples a run trained on, where both logs record it; the loss may hardly show a different example.
 
     Args:
         parity: The verdict on its losses.
@@ -203,7 +203,7 @@ def judge_batches(parity: Parity, log: Log, reference: Log) -> Parity:
 
 
 def relative_distance(seen: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> float:
-    """Returns the distance of some arrays from those that are wanted, relative to the length of all of these.
+    """Returns the distance of some arrays from the wanted ones, relative to the norm of all wanted ones together.
 
     Args:
         seen: By name.
@@ -215,7 +215,7 @@ def relative_distance(seen: Mapping[str, np.ndarray], wanted: Mapping[str, np.nd
 
 
 def judge_statistics(parity: Parity, away: float, allowed: float) -> Parity:
-    """Judges the running statistics of a run in float32 or in two bytes, which `judge` leaves out as it does weights.
+    """Judges the running statistics of a run in float32 or in two bytes; `judge` leaves them out, as it does weights.
 
     Args:
         parity: The verdict on its losses; one that did not pass stays.

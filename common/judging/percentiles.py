@@ -1,7 +1,7 @@
-"""Percentiles of the seconds of a step, from counts that stay as few however many steps are counted.
+"""Percentiles of the seconds of a step, from counts whose number does not grow with the number of steps.
 
-A count is of the steps whose seconds lie between two neighbouring powers of `GROWTH`, so a percentile is off by 1 % at most.
-Counts of several runs add up.
+Each count is the number of steps whose seconds lie between two neighbouring powers of `GROWTH`, so a percentile is off by 1 %
+at most. Counts of several runs add up.
 """
 
 import math
@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, MutableMapping
 
 GROWTH = 1.02
-"""Between the bounds of a count. From a microsecond to an hour there are 1,112 of them."""
+"""The ratio of the bounds of a count. From a microsecond to an hour there are 1,112 counts."""
 _SHORTEST, _LONGEST = 1e-7, 1e6
-"""Seconds; what lies beyond counts as these, so that no clock can make more counts."""
+"""The smallest and the largest number of seconds; numbers beyond them count as these, so no clock can make more counts."""
 
 
 def count_seconds(counts: MutableMapping[int, int], seconds: Iterable[float]) -> None:

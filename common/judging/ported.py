@@ -1,9 +1,9 @@
-"""A TensorFlow run whose reference is the torch model beside it, judged by what `samestep port` finds: one judgement for both.
+"""Judges a TensorFlow run whose reference is the torch model in the same file, by what `samestep port` finds.
 
 Where the two are the same model up to constants that one framework keeps in float32, or where steps amplify rounding, the curve
-of the run leaves its reference's by more than a strategy may. The strategy is held against the same model on one device,
-and the curve to what the port allows: that of its own curve, from the same weights on the same batches. Where the user
-accepts a difference between the two, the curve may be off by that as well.
+of the run leaves its reference's by more than a strategy may. The strategy is compared with the same model on one device. The
+curve must stay within what the port allows for its own curve, from the same weights on the same batches. Where the user accepts
+a difference between the two, the curve may be off by that as well.
 """
 
 import dataclasses
@@ -20,22 +20,22 @@ from samestep.common.techniques.used import without
 PortedModel = tuple[PortCase, PortVerdict]
 """Two implementations of a model, and what comparing them found."""
 AskPort = Callable[[Run, int], PortedModel | None]
-"""(run, steps) -> the port of its model, with the curve of as many steps; None if it cannot be had."""
+"""(run, steps) -> the port of its model, with a curve of that many steps; None if it cannot be made."""
 
 
 def judge_port_of(run: Run, parity: Parity, taken: ComparedSteps, rerun: Rerun, ask: AskPort) -> Parity | None:
-    """Judges a run in float64 that left its reference, where the strategy is right and all of the deviation is the port's.
+    """Judges a float64 run that left its reference although the strategy is correct and the whole deviation is the port's.
 
     Args:
         run: What left its reference.
         parity: The verdict on its curve.
         taken: Its steps.
         rerun: Takes steps again.
-        ask: Holds the two models against each other.
+        ask: Compares the two models.
 
     Returns:
-        The verdict: it passed if the two are the same model and its curve stays within what that allows. None if its model
-        has no torch model beside it, if the run is not that of its own model either, or if the port cannot be asked.
+        The verdict: the run passed if the two are the same model and its curve stays within what that allows. None if there is no
+        torch model in the file, if the run does not agree with its own model on one device either, or if the port cannot be made.
     """
     if not _is_ported(run) or parity.passed or parity.max_relative_loss is None:
         return None
@@ -77,7 +77,7 @@ def judge_with_port(
     ask: AskPort | None,
     find_cause: Callable[[], Attribution],
 ) -> Parity:
-    """Judges a run that left its reference: by its port if that is all there is, else by its cause, with what the port adds.
+    """Judges a run that left its reference: by its port if that explains everything, else by its cause and what the port adds.
 
     Args:
         run: The run.
@@ -119,7 +119,7 @@ def _judge_anew(run: Run, wanted: Sequence[float], noise: float, rerun: Rerun, a
 
 
 def is_right_but_for_port(run: Run, first: int, noise: float, rerun: Rerun | None, ask: AskPort | None) -> bool:
-    """Returns whether the first steps of a run in two bytes, taken in float64, are off by what the port allows, and by no more.
+    """Returns whether the first steps of a run in two bytes, repeated in float64, are off by no more than the port allows.
 
     Args:
         run: In two bytes.

@@ -11,7 +11,7 @@ from samestep.common.judging.statistics import student_quantile
 _NODES = 64
 """Points at which a distribution is summed up; with more, the power of a test changes by less than 0.1 %."""
 _FOUND = 0.9
-"""Of all later tests, those that find the difference."""
+"""The share of later tests that find the difference."""
 _MOST_PAIRS = 1000
 """Where the search for a number of pairs stops."""
 

@@ -1,4 +1,4 @@
-"""What a run is held against: its reference, curves of both, and steps of either that are taken again."""
+"""What a run is compared with: its reference, the curves of both, and repeated steps of either."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Curve:
-    """Steps that were taken, from the first step of a run on, and where they led.
+    """The steps of a run from its first one on, and the state after them.
 
     Attributes:
         log: The log of the steps.
-        state: After the last of them.
+        state: The state after the last of them.
     """
 
     log: Log
@@ -36,14 +36,14 @@ class Curve:
 
 
 class Rerun(Protocol):
-    """Takes steps again. A launcher does it in processes of their own."""
+    """Repeats steps of a run. A launcher does this in separate processes."""
 
     def steps(self, run: Run, start: "TrainState | None" = None) -> Curve:
         """Takes a run to its last step.
 
         Args:
             run: The run that is judged, or one like it: shorter, in another dtype, without a suspect, on one device.
-            start: The state that it continues; at step 0, its first weights. None: it starts where the judged run did.
+            start: The state from which it continues, or its initial weights at step 0; None to start where the judged run did.
         """
         ...
 
@@ -66,10 +66,10 @@ class ComparedSteps:
 
 
 def reference_of(run: Run) -> Run:
-    """Returns the reference's run of the same steps: the oracle's, or of a user's model its own on one device in float64.
+    """Returns the reference's run of the same steps: the oracle's, or for a user's model its own on one device in float64.
 
-    A TensorFlow model with a torch model beside it has that one's. What distinguishes two references decides their numbers:
-    of local statistics also the number of replicas.
+    For a TensorFlow model with a torch model in the same file, it is the torch model's. References differ only in what affects
+    their numbers; with local statistics, that includes the number of replicas.
     """
     techniques = run.techniques.of_reference()
     devices = run.num_devices if counts_devices(techniques) else 1

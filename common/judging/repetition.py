@@ -15,8 +15,8 @@ class Repetition:
 
     Attributes:
         verdict: "bit-equal"; "equal but for rounding", which stays within the bounds of parity; or "changed".
-        steps: How many were compared: as many as both runs took.
-        step: The first whose losses differ, beyond the bounds if any does; None if all are equal.
+        steps: How many steps were compared: those that both runs took.
+        step: The first step whose losses differ, by more than the bounds if any does; None if all are equal.
         now: The later run's loss there.
         then: The earlier run's.
         deviation: How far they are apart there, relative to the earlier one (in float32 to at least 0.1).
@@ -33,7 +33,7 @@ class Repetition:
 
 
 def compare_losses(dtype: str, first_step: int, now: Sequence[float], then: Sequence[float]) -> Repetition:
-    """Holds the losses of a run against those of an earlier one that began at the same step.
+    """Compares the losses of a run with those of an earlier one that began at the same step.
 
     Args:
         dtype: The dtype of both; it sets the bound.

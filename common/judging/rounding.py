@@ -1,11 +1,11 @@
 """The second half of a verdict: whether a curve that left its reference did so by rounding alone.
 
-With a kink in the model, or at a hot rate, two right runs part: rounding tips a unit over, and every later step adds to it. So
-a run whose curve is off is judged once more. The run in float64 decides for one in float32. In float64, in two bytes, or where
-a row has no float64, single steps are replayed in the oracle from the states that the run itself reached; each has to be the
-oracle's step, and what a perturbation of the initial weights does to the oracle's own curve has to explain the whole deviation.
-A user's model in two bytes has no oracle: its steps are replayed on one device, in two bytes as well, where both round most
-numbers alike; its weights are moved in float64.
+With a kink in the model, or at a high learning rate, two correct runs diverge: rounding tips a unit over, and every later step
+adds to the difference. So a run whose curve is off is judged once more. The run in float64 decides for one in float32. In
+float64, in two bytes, or where a row has no float64, single steps are replayed in the oracle from the states that the run
+itself reached; each has to be the oracle's step, and what a perturbation of the initial weights does to the oracle's own curve
+has to explain the whole deviation. A user's model in two bytes has no oracle: its steps are replayed on one device, in two
+bytes as well, where both round most numbers alike; its weights are moved in float64.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ REPLAYED = 6
 
 
 def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState, rerun: Rerun, alone: Rerun) -> Parity:
-    """Judges a run again whose curve is off; returns the same verdict unless rounding explains it.
+    """Judges a run whose curve is off once more; returns the same verdict unless rounding explains it.
 
     Args:
         run: What left its reference.
@@ -99,12 +99,12 @@ def _steps_agree(run: Run, bad: int, start: TrainState, rerun: Rerun, alone: Rer
 
 
 def load_diagnosis() -> types.ModuleType:
-    """Imports what takes steps in the oracle, which stands above all that judges."""
+    """Imports the module that takes steps in the oracle, which lies above this one in the order of imports."""
     return importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
 
 
 def replay_to(run: Run, rerun: Rerun, step: int) -> tuple[Sequence[float], TrainState]:
-    """Takes a run again up to a step.
+    """Repeats a run up to a step.
 
     Args:
         run: The run.

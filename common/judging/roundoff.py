@@ -8,20 +8,20 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import gradient_error
 
 EXPLAINED = 1000
-"""How many roundings of a weight's size may add up in a step; a mistake that matters is far larger."""
+"""The most roundings of a weight's size that may add up in a step; a mistake that matters is far larger."""
 SPREAD = 3
-"""How many times that a single step, or one parameter, may be off at most."""
+"""How many times the usual bound a single step, or one parameter, may be off."""
 NOISE = {"float64": 1e-11, "float32": 1e-3}
 """How far rounding may take a gradient, or the optimizer state in one step, relative to its length."""
 MOVE_NOISE = {"float64": 1e-9, "float32": 5e-3}
-"""The same of the weights' move: Adam's division of small gradients amplifies rounding."""
+"""The same for the change of the weights, in which Adam's division of small gradients amplifies rounding."""
 
 RESIDUAL_NOISE = {"float64": 1e-8, "float32": 0.1}
-"""The same of what compression leaves out."""
+"""The same for what compression leaves out."""
 
 
 def noise_of(run: Run) -> tuple[float, float]:
-    """Returns how far rounding may take a gradient, and the weights' move, relative to their length.
+    """Returns how far rounding may take a gradient, and the change of the weights, relative to their norms.
 
     In Adam's first step every weight moves by the learning rate, in the direction of its gradient's sign. If gradients are off
     by a share e, about e / 2 of them are small enough for another sign, and are off by twice their move: sqrt(2 e) of its length.
@@ -35,9 +35,9 @@ def noise_of(run: Run) -> tuple[float, float]:
 def statistics_noise(run: Run, drift: float) -> float | None:
     """Returns how far rounding may take the running statistics of a whole run, relative to their length; None in float64.
 
-    What a step's statistics are taken of is off by what it rounds, which is less than the bound of its gradient. Between steps,
-    kernels have drifted apart, and a variance is of the square of a kernel. Frozen statistics do not move. In float64 they are
-    bounded as the weights are.
+    The numbers from which a step computes its statistics are off by their rounding, which is less than the bound of its
+    gradient. Over the steps, kernels drift apart, and a variance depends on the square of a kernel. Frozen statistics do not
+    change. In float64 statistics are bounded as the weights are.
 
     Args:
         run: What was trained.
@@ -53,8 +53,8 @@ def statistics_noise(run: Run, drift: float) -> float | None:
 def residual_noise(run: Run) -> float:
     """Returns how far rounding may take what compression left out of the gradients, relative to its length.
 
-    A residual is a hundredth of its gradient, so the same rounding is a hundred times as much of it. In float32 it also tips a
-    few numbers in 10,000 over to the next int8, each by three times the length of a residual. Of a gradient that is off by more
-    than that, the residual is any.
+    A residual is a hundredth of its gradient, so the same rounding is a hundred times as large relative to it. In float32,
+    rounding also tips a few numbers in 10,000 over to the next int8, each by three times the norm of a residual. If a gradient
+    is off by more than that, its residual may be anything.
     """
     return math.inf if gradient_error(run) is not None else RESIDUAL_NOISE[run.dtype]

@@ -1,4 +1,4 @@
-"""Judges which of two rows is faster: round by round, corrected for the number of rows, and silent where rounds are few."""
+"""Judges which of two rows is faster: round by round, corrected for the number of rows, and without a verdict for few rounds."""
 
 import dataclasses
 import math
@@ -12,7 +12,7 @@ from samestep.common.judging.statistics import holm, mean_interval, p_value, pre
 LEVEL = 0.05
 """The chance that a comparison calls any pair of equal rows different."""
 LEAST_ROUNDS = 5
-"""With fewer there is no verdict: the spread of the rounds is hardly known."""
+"""The fewest rounds for a verdict: with fewer, their spread is hardly known."""
 Key = TypeVar("Key", bound=Hashable)
 FASTER, SLOWER, NOT_SEPARATED, NO_VERDICT = "faster", "slower", "not separated", ""
 
@@ -22,7 +22,7 @@ class PredictedSpeed:
     """The speed of a row, and where its speed lies in a later comparison.
 
     Attributes:
-        median: Examples per second: the median over the rounds of what each run had.
+        median: The median over the rounds of the examples per second of each run.
         low: The median of a later comparison of as many rounds on this machine lies between this and the next one, in 95 of
             100 cases. None with a single round.
         high: See `low`.
@@ -115,7 +115,7 @@ def judge(log_ratios: Mapping[Key, Sequence[float]]) -> dict[Key, Difference]:
     separated = sum(each.verdict in (FASTER, SLOWER) for each in found.values())
     judged = sum(each.verdict != NO_VERDICT for each in found.values())
     level = LEVEL / max(1, judged - separated)
-    """At which the correction tests the first pair that is not separated."""
+    """The level at which the correction tests the first pair that is not separated."""
     return {name: _with_power(each, level) if each.verdict == NOT_SEPARATED else each for name, each in found.items()}
 
 

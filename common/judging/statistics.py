@@ -1,6 +1,6 @@
 """Intervals for what a repetition will find, and tests of paired differences; on plain numbers.
 
-None of them sees a window. The windows of one run share where its processes were placed and what else the machine did,
+None of them uses single windows. The windows of one run share where its processes were placed and what else the machine did,
 so they say little about the next run: each run counts as one value, the median of its windows. The variance between
 runs holds that of the windows.
 """

@@ -2,8 +2,8 @@
 
 The true gradient of some parameters is zero: that of the bias of an attention's keys, or of a bias before a normalisation. What
 is computed instead is rounding. An optimizer that takes its sign, or divides by its size, moves such a weight as far as any
-other, and every right run moves it elsewhere. No formula says so of an optimizer that nobody knows. So the reference is
-taken anew, a few times, from first weights that are moved in their last bit: what that moves far is not decided by the model.
+other, and every right run moves it elsewhere. For an unknown optimizer, no formula predicts this. So the reference is repeated
+a few times from initial weights that are changed in their last bit: what this changes by much is not determined by the model.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
 
 TIMES = 3
-"""How often the reference is taken anew."""
+"""How often the reference is repeated."""
 LEAST_STEPS = 8
-"""How many steps it takes at least: a sign of rounding is the same one by chance in half of them."""
+"""The fewest steps of a repetition: in half of them, the sign of a rounding error is the same by chance."""
 _DECIDED = 0.1
 """The share of its whole move by which the last bit changes where a weight ends, if rounding decides that move."""
 
@@ -28,7 +28,7 @@ _DECIDED = 0.1
 def judge_updates(
     reference: Run, parity: Parity, reached: TrainState, wanted: TrainState, start: TrainState, rerun: Rerun
 ) -> Parity:
-    """Judges weights and optimizer state after the last step of a run in float64 with an optimizer of the user's.
+    """Judges the weights and optimizer state after the last step of a float64 run with a user's optimizer.
 
     Args:
         reference: The reference's run of the same steps.

@@ -30,7 +30,7 @@ _COMPARED = ("step", "skipped", "params/", "buffers/", f"local/0/{SKIPPED}")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Trial:
-    """A run that is held against its reference.
+    """A run that is compared with its reference.
 
     Attributes:
         run: What was trained.
@@ -40,8 +40,8 @@ class Trial:
         start: Makes the state that the run started from.
         in_own_names: Names and lays out the reference's weights as the run's model does; None where they are the same.
         alone: Takes steps of the reference again, or of a user's model on one device.
-        rerun: Takes steps of the run again; None where nobody can.
-        ask: Holds the two models of a user's file against each other; None likewise.
+        rerun: Repeats steps of the run; None if that is not possible.
+        ask: Compares the two models of a user's file; None if that is not possible.
     """
 
     run: Run
@@ -61,7 +61,7 @@ class Trial:
 
     @functools.cached_property
     def skipped(self) -> int | None:
-        """The first step whose update the run's loss scaler skipped: the oracle took it, so later steps are other ones."""
+        """The first step whose update the run's loss scaler skipped; the oracle took it, so later steps differ."""
         state = self.seen.state
         skipped = state.local[0].get(SKIPPED, ()) if state.local else ()
         return next((int(step) for step in skipped if step >= self.seen.log.first), None)
@@ -86,7 +86,7 @@ class Trial:
 
 
 def judge_trial(trial: Trial) -> Parity:
-    """Judges a run: first its curve, and what that leaves open by steps that are taken again."""
+    """Judges a run: first by its curve, and where that does not decide, by repeating steps."""
     parity = _judge_curve(trial)
     if not parity.passed and trial.rerun is not None:
         from samestep.common.judging.missed import judge_again  # here, like those below: most runs pass
@@ -98,7 +98,7 @@ def judge_trial(trial: Trial) -> Parity:
 
 
 def why_not_judged(run: Run, reference: Run, is_wanted: bool) -> str:
-    """Says why nothing holds a run against a reference; "" if it is judged.
+    """Says why a run is not compared with a reference; "" if it is.
 
     Args:
         run: What was trained.
@@ -119,7 +119,7 @@ def why_not_judged(run: Run, reference: Run, is_wanted: bool) -> str:
 
 
 def arrays_read(run: Run) -> tuple[str, ...]:
-    """Returns the arrays of the final states that the verdict on a run reads; () if it reads all, the optimizer's among them."""
+    """Returns the arrays of the final states that the verdict on a run reads; () if it reads all, including the optimizer's."""
     return () if _compares_updates(run) or periods_of(run.techniques) else _COMPARED
 
 

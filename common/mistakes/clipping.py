@@ -1,4 +1,4 @@
-"""Mistakes in scaling and clipping: by which norm, before what, on which rank, and not at all."""
+"""Mistakes in scaling and clipping: by the wrong norm, at the wrong time, on some ranks only, or not at all."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -28,10 +28,10 @@ from samestep.common.steps.gradient_transforms import (
 
 
 def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) -> Words | None:
-    """Gradients before clipping agree, and the norms that they are clipped by do not.
+    """Checks that gradients agree before clipping, and that the norms that they are clipped by do not.
 
     Args:
-        ratio_of: Yields what the ratio of the norms may be.
+        ratio_of: Yields the possible ratios of the norms.
         evidence: The evidence of the step.
     """
     (one, other), ratio = evidence.scalars(CLIP_NORM), ratio_of_all(evidence)
@@ -41,12 +41,12 @@ def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) ->
 
 
 def loss_scales(evidence: Evidence) -> Iterator[float]:
-    """Yields the loss scales of both runs."""
+    """Returns the loss scales of both runs."""
     yield from (scale for scale in evidence.scalars(LOSS_SCALE) if scale is not None)
 
 
 def not_clipped(evidence: Evidence) -> Words | None:
-    """A clips its gradients, and B's are what A's were before it."""
+    """Checks that A clips its gradients, and B's are what A's were before clipping."""
     ratio, factor, clips = ratio_of_all(evidence), evidence.a.factor, {CLIP_NORM, CLIP_VALUE} & {*evidence.b.scalars}
     if ratio is None or factor in (0, 1) or clips or not near(ratio, 1 / factor):
         return None
@@ -54,7 +54,7 @@ def not_clipped(evidence: Evidence) -> Words | None:
 
 
 def other_norm(evidence: Evidence) -> Words | None:
-    """The same gradients are clipped by norms that differ, in as many calls."""
+    """Checks that the same gradients are clipped by different norms, in the same number of calls."""
     (one, other), bounds, ratio = evidence.scalars(CLIP_NORM), evidence.scalars(CLIP_MOST), ratio_of_all(evidence)
     if ratio is None or not one or not other or bounds[0] != bounds[1] or len({*evidence.counts(CLIP_CALLS)} - {0}) > 1:
         return None
@@ -62,7 +62,7 @@ def other_norm(evidence: Evidence) -> Words | None:
 
 
 def part_alone(evidence: Evidence) -> Words | None:
-    """B clips some gradients alone, by their norm, and A all or none: those of B have A's factors, or none."""
+    """Checks that B clips only some gradients, by their own norm, and A clips all or none."""
     (_, norm), ours, theirs = evidence.scalars(CLIP_NORM), evidence.a.factor, evidence.b.factor
     if not norm or not ours or theirs in (0, 1) or {CLIP_EACH, CLIP_VALUE} & {*evidence.a.scalars, *evidence.b.scalars}:
         return None
@@ -76,7 +76,7 @@ def part_alone(evidence: Evidence) -> Words | None:
 
 
 def each_microbatch(evidence: Evidence) -> Words | None:
-    """B clips as often as it has micro-batches, A once or never, and no factor explains what is left of the gradients."""
+    """Checks that B clips once for each micro-batch and A once or never, and that no factor explains the gradients."""
     (ours, theirs), passes = evidence.counts(CLIP_CALLS), evidence.b.passes
     if passes < 2 or ours > 1 or {theirs, evidence.a.passes} != {passes} or CLIP_NORM not in evidence.b.scalars:
         return None
@@ -87,7 +87,7 @@ def each_microbatch(evidence: Evidence) -> Words | None:
 
 
 def each_tensor(evidence: Evidence) -> Words | None:
-    """B alone clips each tensor's gradient to a norm, and the norm of A's says by which factor it is multiplied."""
+    """Checks that only B clips each tensor's gradient to a norm, with the factors that the norms of A's gradients imply."""
     scalars, factor = evidence.a.scalars, evidence.a.factor
     most = evidence.b.scalars.get(CLIP_EACH) or _one_norm(evidence)
     if not most or not factor or CLIP_EACH in scalars or CLIP_VALUE in scalars:
@@ -113,7 +113,7 @@ def _one_norm(evidence: Evidence) -> float | None:
 
 
 def by_value(evidence: Evidence) -> Words | None:
-    """B alone clips each number: none is larger now, and a tensor is as before where none can have been."""
+    """Checks that only B clips each number: none is larger after it, and tensors without larger numbers are unchanged."""
     (norm, factor), most = (evidence.a.scalars.get(CLIP_MOST), evidence.a.factor), evidence.b.scalars.get(CLIP_VALUE)
     if not most or not factor or {CLIP_VALUE, CLIP_EACH} & {*evidence.a.scalars} or CLIP_MOST in evidence.b.scalars:
         return None
@@ -126,7 +126,7 @@ def by_value(evidence: Evidence) -> Words | None:
 
 
 def each_alone(evidence: Evidence) -> Words | None:
-    """B clips several times after one pass, A once, and each gradient has a factor of its own, or none is clipped in B."""
+    """Checks that B clips several times after one pass and A once, each gradient by its own factor, or none in B."""
     calls = evidence.counts(CLIP_CALLS)
     seen = [each for each in evidence.gradients if each.one.any() or each.other.any()]
     if calls[0] != 1 or calls[1] <= evidence.b.passes or CLIP_NORM not in evidence.b.scalars:
@@ -138,7 +138,8 @@ def each_alone(evidence: Evidence) -> Words | None:
 
 
 MOST_BY_CHANCE = 4.0
-"""How many times a norm its estimate from eight projections may be: chi-squared with 8 degrees of freedom, 1e-24 by chance."""
+"""The largest ratio of the estimate of a norm from eight projections to the norm: chi-squared with 8 degrees of freedom, 1e-24
+by chance."""
 
 CLIPPING = (
     Mistake(

@@ -11,7 +11,7 @@ CLOSE = 0.05
 """How far a multiple of the decay may be from a whole number."""
 
 LEAST = 16
-"""Numbers in the tensors that differ, for the share of their weights to be no chance."""
+"""The fewest numbers in the tensors that differ, for the share of their weights not to be chance."""
 
 
 def _decay_of(seen: Sequence[SeenTensor]) -> float | None:

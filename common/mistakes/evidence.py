@@ -1,4 +1,4 @@
-"""What a cause is found from: the first step at which two recorded runs differ."""
+"""The evidence from which a cause is found: the first step at which two recorded runs differ."""
 
 import collections
 import dataclasses
@@ -21,29 +21,31 @@ class Side:
         usual_passes: How many passes the steps before usually took.
         loss: The loss of the step.
         parts: The loss of each backward pass of each rank.
-        rows: The hashes of each rank's examples; None if nobody knows them.
+        rows: The hashes of each rank's examples; None if they are not known.
         scalars: The scalars of the step.
         rates: The learning rate of each step, of the whole run if hyper-parameters differ.
         digests: A hash of the examples of each step, until this one.
         is_seen_before: Whether most examples of this step were in steps before.
         splits: What ranks hold differently that should be the same.
-        targets: The multiset of the hashes of examples with their targets; None if nobody knows them.
+        targets: The multiset of the hashes of examples with their targets; None if they are not known.
         later: A hash of the examples of each step after this one, if the data differ.
-        following: The multiset of the examples of the step after this one, likewise.
-        only: The shapes of the parameters that the other run has not, by name.
-        again: How many examples all steps were given more often than those of the other run, which has them; None if unknown.
-        alone: How many examples all steps were given that the other run does not have at all; None if nobody knows.
-        repeated: How many examples came again within one pass through a DataLoader; None if nobody knows.
-        comes_more_often: Whether what it has more in this step came more often in all steps than any example of the other run.
-        is_elsewhere: Whether the other run was given some of what it has more here later, within the pass through the data.
-        distinct: At least how many different examples all steps were given.
+        following: The multiset of the examples of the step after this one, if the data differ.
+        only: The shapes of the parameters that the other run does not have, by name.
+        again: How many examples that the other run also has were given more often in this run, over all steps; None if not
+            known.
+        alone: How many examples, over all steps, the other run does not have at all; None if not known.
+        repeated: How many examples were repeated within one pass through a DataLoader; None if not known.
+        comes_more_often: Whether the examples that only it has in this step came more often over all steps than any of the
+            other run.
+        is_elsewhere: Whether the other run was given some of the examples that only this run has here later in the pass.
+        distinct: The least number of different examples over all steps.
         is_evaluated: Whether the model was in evaluation mode.
         begins_pass: Whether a pass through the data began in this step.
-        written: How many tensors the script has changed since the last update; 0 where nobody knows.
+        written: How many tensors the script has changed since the last update; 0 if not known.
         trained_alone: The names of the parameters that got a gradient and that the other run does not have.
         shares_layers: Whether its ranks hold parts of the same layers (tensor parallelism), so they need the same examples.
-        earlier: The learning rate and a hash of the examples of each step before these, where the other goes on after them.
-        class_weights: For each rank, a hash of the weights that its loss functions were given for classes, 0 without any.
+        earlier: The learning rate and a hash of the examples of each step before these, if the other run continues after them.
+        class_weights: For each rank, a hash of the class weights that its loss functions were given; 0 without any.
     """
 
     world: int
@@ -88,11 +90,11 @@ class Side:
 
     @property
     def factor(self) -> float:
-        """What the gradient was multiplied by between the backward pass and the update."""
+        """The factor by which the gradient was multiplied between the backward pass and the update."""
         return gradient_transforms.factor(self.scalars)
 
     def calls_again(self, more: Collection[int]) -> bool:
-        """Returns whether a rank is given examples once more of which each comes after or before another one, as whole calls are.
+        """Returns whether a rank is given examples once more that are neighbours, as those of a whole repeated call are.
 
         Args:
             more: The examples.
@@ -124,10 +126,10 @@ class Evidence:
         a: The one run.
         b: The other.
         gradients: The gradients of each tensor that has one; empty where the step was not looked at.
-        moves: The moves of each tensor, what the update added to it.
-        moved: How far each was from its start at the last pass of the step; empty if no script has moved any.
-        updates: The moves of each until a script wrote it; empty if none did, or nobody knows.
-        writes: What scripts then added to them.
+        moves: The move of each tensor, which is what the update added to it.
+        moved: How far each tensor was from its start at the last pass of the step; empty if no script has moved any.
+        updates: The move of each tensor until a script wrote it; empty if none did, or that is not known.
+        writes: What scripts then added to these tensors.
     """
 
     phase: str
@@ -153,7 +155,7 @@ class Evidence:
 
     @property
     def driven(self) -> list[SeenTensor]:
-        """Those of parameters that moved in either run."""
+        """The moves of the parameters that moved in either run."""
         return [each for each in self.parameters if each.one.any() or each.other.any()]
 
     @property
@@ -163,7 +165,7 @@ class Evidence:
 
     @property
     def clipped(self) -> float:
-        """By how much B's gradient was multiplied before the update, over A's; NaN if A's was multiplied by nothing."""
+        """The factor by which B's gradient was multiplied before the update, over A's; NaN if A's factor is 0."""
         return gradient_transforms.clipped_ratio(self.a.scalars, self.b.scalars)
 
     def scalars(self, name: str) -> list[float | None]:
@@ -171,7 +173,7 @@ class Evidence:
         return [side.scalars.get(name) for side in (self.a, self.b)]
 
     def counts(self, name: str) -> list[int]:
-        """Returns how often something happened in the step in A and in B, as a scalar of that name says it."""
+        """Returns how often something happened in the step in A and in B, according to the scalar of that name."""
         return [int(side.scalars.get(name, 0)) for side in (self.a, self.b)]
 
     @property

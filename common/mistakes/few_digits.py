@@ -1,4 +1,4 @@
-"""Gradients that were rounded to a dtype of few digits, which their bits and the size of the error say."""
+"""Gradients that were rounded to a dtype of few digits, as their bits and the size of the error show."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ class FewDigits:
     """A dtype of few digits.
 
     Attributes:
-        digits: How many it has behind the first.
+        digits: How many binary digits it has after the first.
         fewer: How many the next narrower dtype has.
         least: The least relative error of a tensor whose numbers were rounded to it.
         most: The largest.
@@ -35,17 +35,17 @@ class FewDigits:
 
 BF16 = FewDigits(7, 3, 3e-4, 3e-3, 7e-4, 1.2e-2, 9e-2)
 FP16 = FewDigits(10, 7, 3e-5, 3e-4, 3e-5, 7e-4, 7e-4)
-"""Rounding to d digits behind the first errs by 0.2 x 2^-d of the norm: 1.6e-3 in bfloat16, 2e-4 in float16, 2.5e-2 in float8.
-What is summed in few digits errs by two to four times as much, and more where parts cancel. Of float16 no more is taken for it:
+"""Rounding to d digits after the first errs by 0.2 x 2^-d of the norm: 1.6e-3 in bfloat16, 2e-4 in float16, 2.5e-2 in float8.
+Sums in few digits err by two to four times as much, and more where parts cancel. A larger error is not taken for float16, since
 bfloat16 times five has as many digits."""
 FACTOR_DIGITS = 3
 """Digits that numbers get when they are multiplied by a small whole number: by 3 two, by 5 and 7 three."""
 PARTS = 4
-"""Of so many parts, each rounded on its own, the mean errs by half as much as one; that many are within `middle`."""
+"""The mean of this many parts, each rounded on its own, errs by half as much as one part; that is within `middle`."""
 
 
 def rounded(to: FewDigits, evidence: Evidence) -> Words | None:
-    """Every gradient is off by what rounding to few digits does, in no direction: its numbers have no more, or its error is such.
+    """Checks that every gradient is off as rounding to few digits makes it, in its digits or in the size of its error.
 
     Args:
         to: What they were rounded to.

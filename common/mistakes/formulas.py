@@ -1,4 +1,4 @@
-"""Mistakes in the formula of an optimizer: what makes an update of the right gradient."""
+"""Mistakes in the formula of an optimizer, which turns the right gradient into the wrong update."""
 
 import dataclasses
 import math
@@ -199,7 +199,7 @@ STATE = (
         of_step="the optimizer state was lost before this step",
     ),
 )
-"""What an optimizer has lost of its past."""
+"""What an optimizer has lost of its state."""
 FORMULAS = (
     Mistake(
         "steps_of_microbatches",

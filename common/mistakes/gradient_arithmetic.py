@@ -19,11 +19,11 @@ EXACT = 3e-6
 """How far a sum of losses in float32 may be from what it should be, relative to it."""
 
 PART = 0.02
-"""The least that a missing rank's part makes of a gradient; less than that is something else."""
+"""The least share of a gradient that a missing rank's part makes up; a smaller difference has another cause."""
 
 
 def phase_of(scalars: Sequence[Mapping[str, float]], seen: Sequence[SeenTensor]) -> str:
-    """Returns where gradients that differ did so first; only as the update is given them, if their factors explain it.
+    """Returns the phase in which gradients first differ: clipping, if the factors of clipping explain the difference.
 
     Args:
         scalars: The scalars of the step, in both runs.
@@ -35,17 +35,17 @@ def phase_of(scalars: Sequence[Mapping[str, float]], seen: Sequence[SeenTensor])
 
 
 def ratio_of_all(evidence: Evidence) -> float | None:
-    """Returns the ratio of all gradients, before clipping, if it is one and not 1."""
+    """Returns the ratio of all gradients before clipping, if they have one in common and it is not 1."""
     ratio = common_ratio(evidence.gradients)
     return None if ratio is None or near(ratio, 1.0) else ratio
 
 
 def is_exactly(ratio: float, number: float) -> str:
-    """Returns how a ratio is spelled that is a number or its inverse; "" if it is neither.
+    """Returns the spelling of a ratio that is a number or its inverse; "" if it is neither.
 
     Args:
         ratio: As measured.
-        number: Which it may be.
+        number: The number that it may be.
     """
     if number < 1.5 and near(number, 1.0):
         return ""
@@ -69,7 +69,7 @@ def ratio_words(ratio: float, numbers: Iterable[float]) -> Words | None:
 def times(
     number_of: Callable[[Evidence], Iterator[float]], is_on_loss: bool | None, evidence: Evidence
 ) -> Words | None:
-    """Every gradient times one of several numbers, or divided by it, and not changed by clipping since.
+    """Checks that every gradient is multiplied or divided by one of several numbers, and not changed by clipping since.
 
     Args:
         number_of: Yields the numbers.
@@ -86,29 +86,29 @@ def times(
 
 
 def processes(evidence: Evidence) -> Iterator[float]:
-    """Yields the numbers of processes of both runs."""
+    """Returns the numbers of processes of both runs."""
     yield from {float(evidence.a.world), float(evidence.b.world)} - {1.0}
 
 
 def microbatches(evidence: Evidence) -> Iterator[float]:
-    """Yields the numbers of micro-batches of both runs."""
+    """Returns the numbers of micro-batches of both runs."""
     yield from {float(evidence.a.passes), float(evidence.b.passes)} - {1.0}
 
 
 def both(evidence: Evidence) -> Iterator[float]:
-    """Yields the products of two of them."""
+    """Yields the products of two numbers of processes or micro-batches."""
     yield from (n * k for n in processes(evidence) for k in microbatches(evidence))
     yield from (n * n for n in processes(evidence))
     yield from (k * k for k in microbatches(evidence))
 
 
 def roots(evidence: Evidence) -> Iterator[float]:
-    """Their roots that are no whole numbers: those are as well the size of an axis of a mesh, such as 2 of 4 processes."""
+    """Returns the square roots that are not whole; a whole one may be the size of a mesh axis, such as 2 of 4 processes."""
     yield from (root for n in (*processes(evidence), *microbatches(evidence)) if (root := math.sqrt(n)) % 1)
 
 
 def roots_of_processes(evidence: Evidence) -> Iterator[float]:
-    """Yields the roots of the numbers of processes of both runs."""
+    """Returns the square roots of the numbers of processes of both runs."""
     yield from map(math.sqrt, processes(evidence))
 
 
@@ -120,14 +120,14 @@ def targets(evidence: Evidence) -> Iterator[float]:
 
 
 def loss_alone(evidence: Evidence) -> Words | None:
-    """The loss has a factor and the gradients have none, which clipping would take out, and rounding to few digits would hide."""
+    """Checks that the loss has a factor and the gradients have none, and that neither clipping nor rounding hides one."""
     ratio = evidence.loss_ratio
     is_alone = ratio is not None and are_same(evidence, ratio) and are_same(evidence, ratio * evidence.clipped)
     return {"ratio": spell(ratio)} if is_alone else None
 
 
 def are_same(evidence: Evidence, ratio: float) -> bool:
-    """Returns whether no gradient differs, and it would be seen if all had a ratio.
+    """Returns whether no gradient differs although a common ratio would be seen.
 
     Args:
         evidence: The evidence of the step.
@@ -138,7 +138,7 @@ def are_same(evidence: Evidence, ratio: float) -> bool:
 
 
 def loss_and_norm(evidence: Evidence) -> Words | None:
-    """The loss has a factor, which clipping takes out of the gradients again: of all, or of those that reach the bound."""
+    """Checks that the loss has a factor that clipping removes from the gradients: all, or those that reach the bound."""
     ratio, (one, other), (most, theirs) = evidence.loss_ratio, evidence.scalars(CLIP_NORM), evidence.scalars(CLIP_EACH)
     if ratio is None or ratio < 1 or near(ratio, 1.0):
         return None
@@ -166,7 +166,7 @@ def last_window(evidence: Evidence) -> Words | None:
 
 
 def mean_of_means(evidence: Evidence) -> Words | None:
-    """The inputs are the same and the loss is not, each layer has a ratio of its own, and the parts show what divides them."""
+    """Checks that inputs are equal and losses are not, each layer has its own ratio, and the parts show what divides them."""
     number, said = _averaged_parts(evidence), said_weights(evidence)
     return {"parts": str(number), "also": f". And {said}" if said else ""} if number else None
 

@@ -10,14 +10,14 @@ from samestep.common.mistakes.rates import OF_GRADIENTS, place_of, same_number
 
 
 def is_regrouped(one: Mapping[str, float], other: Mapping[str, float], differing: Iterable[str]) -> bool:
-    """Returns whether two steps have the same groups, but for their order, or for one that is cut into several alike.
+    """Returns whether two steps have the same groups, apart from their order or from one that is split into several equal ones.
 
-    Then the same hyper-parameters stand in other places. Whether a parameter has come to another group shows in its update.
+    The same hyper-parameters then stand in other places. Whether a parameter has moved to another group shows in its update.
 
     Args:
         one: The scalars of the one step.
         other: Those of the other.
-        differing: The names of those that differ; none of anything but groups.
+        differing: The names of the scalars that differ, all of which must belong to groups.
     """
     names = {place_of(name)[0] for scalars in (one, other) for name in scalars if place_of(name)[1]}
     return all(place_of(name)[0] in names for name in differing) and _have_alike(one, other, names)
@@ -98,7 +98,7 @@ GROUPS = (
         ("hyper-parameters", *GRADIENTS),
         _not_applied,
         "step {step} updates {names} in A alone: B updates {less} of the {more} groups of parameters that A does, as where an "
-        "optimizer is not applied, another one twice, or those weights are frozen",
+        "optimizer is not applied, another one is applied twice, or those weights are frozen",
         has_sides=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""Mistakes of gradient accumulation that are told from the micro-batches of one step."""
+"""Mistakes of gradient accumulation that the micro-batches of one step show."""
 
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
@@ -8,7 +8,7 @@ from samestep.common.steps.recorded_run import digest_of
 
 
 def goes_on(longer: Side, shorter: Side) -> bool:
-    """Returns whether a step has the other's examples and those of its next, or some: a larger batch, or more of them.
+    """Returns whether a step has the other run's examples and some of its next step: a larger batch, or more micro-batches.
 
     Args:
         longer: The run that has more examples.

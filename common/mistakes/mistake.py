@@ -9,9 +9,9 @@ from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.seen_tensor import SeenTensor
 
 Words = dict[str, str]
-"""What the sentence of a mistake has in its brackets."""
+"""The values for the placeholders in the sentence of a mistake."""
 Arithmetic = Callable[[Evidence], Words | None]
-"""Says whether a step differs as a mistake has it; None if not. It is pure."""
+"""A pure function that returns the words of the sentence if a step differs as the mistake makes it; None if not."""
 
 NEAR = 2e-4
 """How far a measured ratio may be from a number to be that number, relative to it."""
@@ -23,11 +23,11 @@ class Mistake:
 
     Attributes:
         name: That of the oracle's mutant, where there is one.
-        phases: Where two runs first differ that differ so.
-        arithmetic: Whether they do.
-        sentence: What is said of it.
+        phases: The phases in which two runs with this mistake may first differ.
+        arithmetic: Checks whether a step shows the mistake.
+        sentence: The sentence that names it, with placeholders.
         thread: Where it happened, as owner/repository#number; "" if no thread is known.
-        has_sides: Whether it is a mistake of B: then it is tried with A and B in each other's place as well.
+        has_sides: Whether it is a mistake of B; it is then tried with A and B swapped as well.
         of_step: What is said of a step that the oracle took with this mistake; `{devices}` stands for their number, "" where it
             has no such mutant.
     """
@@ -42,7 +42,7 @@ class Mistake:
 
 
 def spell(ratio: float) -> str:
-    """Returns a ratio, to as many digits as it is near to 1, or to three if it is small."""
+    """Spells a ratio, with enough digits to show that it is not 1, or with three if it is small."""
     if 0 < abs(ratio) < 0.01:
         return f"{ratio:.3g}"
     near = abs(ratio - 1)
@@ -51,11 +51,11 @@ def spell(ratio: float) -> str:
 
 
 def of_norm(share: float, digits: int = 2) -> str:
-    """Spells how large a difference is beside a norm.
+    """Spells how large a difference is relative to a norm.
 
     Args:
         share: What part of the norm it is, or how many times the norm.
-        digits: How many it is given with; what is near to 1 has as many as show that it is not 1.
+        digits: The number of digits; a share near 1 gets as many as show that it is not 1.
     """
     text = f"{share:.{digits}g}"
     return f"{text if share == 1 or text != '1' else spell(share)} {'of' if share < 1 else 'times'} its norm"
@@ -66,28 +66,28 @@ def counted(number: int, noun: str) -> str:
 
     Args:
         number: How many.
-        noun: What there is one of.
+        noun: The noun in the singular.
     """
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def few(words: Sequence[str]) -> str:
-    """Returns words with commas between them, of many the first three."""
+    """Joins words by commas; if there are many, only the first three."""
     return name_some(words, 3)
 
 
 def names_of(seen: Sequence[SeenTensor], every: Sequence[SeenTensor] = ()) -> str:
-    """Returns the names of tensors, of many the first ones.
+    """Returns the names of tensors; if there are many, only the first ones.
 
     Args:
-        seen: Which.
-        every: All parameters that there are, if those may be meant.
+        seen: The tensors.
+        every: All parameters, if the sentence may say that all are meant.
     """
     return "all parameters" if len(seen) == len(every) else few([each.name for each in seen])
 
 
 def near(ratio: float, number: float) -> bool:
-    """Returns whether a measured ratio is a number.
+    """Returns whether a measured ratio equals a number within the accuracy of measurement.
 
     Args:
         ratio: As measured.

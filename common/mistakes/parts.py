@@ -11,7 +11,7 @@ from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, diffe
 
 
 def part_only(evidence: Evidence) -> Words | None:
-    """Only tensors of one kind differ, and there are ranks over which they can be summed."""
+    """Checks that only tensors of one kind differ, and that there are ranks over which they can be summed."""
     if max(evidence.a.world, evidence.b.world) < 2:
         return None
     apart = differing(evidence.gradients)
@@ -28,7 +28,7 @@ def part_only(evidence: Evidence) -> Words | None:
 
 
 def part_times(evidence: Evidence) -> Words | None:
-    """The tensors that differ have one ratio, and it is the number of processes."""
+    """Checks that the tensors that differ have one ratio, which is the number of processes."""
     apart = differing(evidence.gradients)
     ratio = common_ratio(apart)
     if ratio is None or all(each.explained_by(ratio) for each in evidence.gradients):
@@ -38,7 +38,7 @@ def part_times(evidence: Evidence) -> Words | None:
 
 
 def stale(evidence: Evidence) -> Words | None:
-    """The gradients of B are those that both had a step before, which explains no loss."""
+    """Checks that the gradients of B are those that both had one step before, while the losses do not show it."""
     return None if evidence.phase == "loss" else _repeats(evidence)
 
 
@@ -49,12 +49,12 @@ def _repeats(evidence: Evidence) -> Words | None:
 
 
 def updated_again(evidence: Evidence) -> Words | None:
-    """B has no loss of its own, and its gradients are those that both had a step before."""
+    """Checks that B has no loss of its own, and its gradients are those that both had one step before."""
     return _repeats(evidence) if evidence.b.loss is None and evidence.a.loss is not None else None
 
 
 def kept(evidence: Evidence) -> Words | None:
-    """The gradients of B are A's, with what the steps before left there added, as in A. What was clipped is what is kept."""
+    """Checks that the gradients of B are A's plus those of a step before, as A had them, after clipping."""
     ratio = evidence.clipped
     if all(each.explained_by(ratio) for each in evidence.gradients):
         return None
@@ -69,7 +69,7 @@ def kept(evidence: Evidence) -> Words | None:
 
 
 def untied(evidence: Evidence) -> Words | None:
-    """Only one gradient differs, and B has a parameter of its shape that A has not."""
+    """Checks that only one gradient differs, and that B has a parameter of its shape that A does not have."""
     apart = differing(evidence.gradients)
     if len(apart) != 1:
         return None
@@ -78,7 +78,7 @@ def untied(evidence: Evidence) -> Words | None:
 
 
 def missing(evidence: Evidence) -> Words | None:
-    """Tensors have a gradient in A, and in B they have none or are not there; all others are the same before clipping."""
+    """Checks that tensors have a gradient in A and none in B, or do not exist there; all others are the same before clipping."""
     lost, ratio = lost_gradients(evidence), evidence.clipped
     apart = [each for each in evidence.gradients if not each.explained_by(ratio)]
     names = [*(each.name for each in lost), *evidence.a.trained_alone]
@@ -88,12 +88,12 @@ def missing(evidence: Evidence) -> Words | None:
 
 
 def lost_gradients(evidence: Evidence) -> list[SeenTensor]:
-    """Returns the gradients that are nothing in B, and something in A."""
+    """Returns the gradients that are zero or missing in B, but not in A."""
     return [each for each in differing(evidence.gradients) if _is_nothing(each.other) and not _is_nothing(each.one)]
 
 
 def said_gradients(names: Sequence[str]) -> str:
-    """Returns that parameters get gradients, with their names."""
+    """Returns a clause that says that parameters get gradients, with their names."""
     return f"{names[0]} gets a gradient" if len(names) == 1 else f"{len(names)} parameters ({few(names)}) get gradients"
 
 
@@ -102,7 +102,7 @@ def _is_nothing(projections: np.ndarray) -> bool:
 
 
 def unexchanged(evidence: Evidence) -> Words | None:
-    """Returns the gradients that the ranks of B gave their optimizers differ."""
+    """Checks that the gradients that the ranks of B gave their optimizers differ."""
     split = evidence.b.split("gradient").keys()
     trained = {each.name for each in evidence.gradients}
     kinds = {each.kind for each in evidence.gradients if each.name in split}

@@ -9,9 +9,9 @@ from samestep.common.mistakes.mistake import Mistake, Words, counted, few, near,
 from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_MOST, CLIP_VALUE, COMPUTED
 
 MOST_RUN_AHEAD = 64
-"""How many times as fast a schedule may run, and how many steps ahead."""
+"""The most times as fast a schedule may run, and the most steps ahead."""
 LEAST_RATES = 2
-"""So many rates may agree by chance."""
+"""How many rates may agree by chance."""
 OF_GRADIENTS = (*COMPUTED, CLIP_EACH, CLIP_MOST, CLIP_VALUE)
 """Scalars of a step that are no options of an optimizer."""
 
@@ -132,7 +132,7 @@ def _other_scalar(evidence: Evidence) -> Words | None:
 
 
 def other_values(one: Mapping[str, float], other: Mapping[str, float], differing: Iterable[str]) -> list[str]:
-    """Returns what hyper-parameters are in two runs, each as a clause, groups in which they are the same together.
+    """Returns the values of hyper-parameters in two runs, each as a clause; groups with the same values share one.
 
     Args:
         one: The scalars of a step of A.
@@ -155,17 +155,17 @@ def other_values(one: Mapping[str, float], other: Mapping[str, float], differing
 
 
 def place_of(name: str) -> tuple[str, int]:
-    """Returns the name of a hyper-parameter, and the place of its group.
+    """Splits the name of a scalar into that of the hyper-parameter and the place of its group.
 
     Args:
-        name: As in a step: "lr" of the first group, "lr/1" of the second.
+        name: The name as in a step: "lr" for the first group, "lr/1" for the second.
     """
     base, _, place = name.rpartition("/")
     return (base, int(place)) if base and place.isdigit() else (name, 0)
 
 
 def same_number(one: float, other: float) -> bool:
-    """Returns whether two hyper-parameters are the same, but for float32.
+    """Returns whether two hyper-parameters are the same up to float32.
 
     Args:
         one: One of the two.
@@ -195,8 +195,8 @@ HYPER = (
         "schedule_restarted",
         ("hyper-parameters",),
         _restarted,
-        "from step {step} on, B uses {times}the learning rates with which {who} began: its schedule has started anew, or is "
-        "missing, as where its state is not restored in a resumed run",
+        "from step {step} on, B uses {times}the learning rates with which {who} began: its schedule has started "
+        "over, or is missing, as where a resumed run does not restore its state",
         has_sides=True,
     ),
     Mistake(

@@ -20,7 +20,7 @@ def _skipped(evidence: Evidence) -> Words | None:
 
 
 def of_one_kind(evidence: Evidence) -> Words | None:
-    """Returns the gradients or weights of norms or biases alone differ between ranks."""
+    """Checks that only the gradients or weights of norms or biases differ between ranks."""
     split = evidence.b.split("weight", "gradient")
     kinds = {each.kind for each in (*evidence.moves, *evidence.gradients) if each.name in split}
     return _of_b_alone(evidence, split) if kinds and not kinds & {"kernel", "table"} else None

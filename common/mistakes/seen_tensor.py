@@ -1,4 +1,4 @@
-"""A tensor at the step at which two recorded runs differ: what both have of it, and by what the difference is explained."""
+"""A tensor at the step at which two recorded runs differ: its values in both, and what explains the difference."""
 
 import dataclasses
 import math
@@ -9,18 +9,19 @@ import numpy as np
 from samestep.common.steps.projections import PROJECTIONS
 
 LEFT = 0.5
-"""The most that an explanation may leave of a difference that is more than rounding. The worst pairs that are the same have 3.68
-times rounding, and what differs has more than ten times that: of what is explained, less than 0.37 is left."""
+"""The largest share of a difference beyond rounding that an explanation may leave. The worst pairs that are the same have 3.68
+times rounding, and what differs has more than ten times rounding, so less than 0.37 of an explained difference is left."""
 PROOF = 14.0
-"""From which logarithm of a likelihood on moves are whole numbers of learning rates by no chance: one in a million others is."""
+"""The logarithm of a likelihood above which moves are whole multiples of the learning rate: one in a million others is by
+chance."""
 _AGAINST = -7.0
-"""Below which a single tensor says that its moves are none."""
+"""The logarithm below which a single tensor shows that its moves are not."""
 _OUTLIERS = 0.1
-"""The share of projections that are off a whole number for another reason, as where a gradient is nearly zero."""
+"""The share of projections that are off a whole number for another reason, for example a gradient that is nearly zero."""
 _SCALES = (5.0, 1.0, 0.2, 0.03)
 """Of what rounding and epsilon move a projection by: how many gradients are nearly zero is a guess, and bounds are high."""
 _FEW, _SHORT = 4, 0.5
-"""Fewer numbers, or projections of a smaller mean square, are near whole numbers whatever they are."""
+"""Projections of fewer numbers, or of a smaller mean square, are near whole numbers in any case."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,12 +36,12 @@ class SeenTensor:
         one: The projections of its gradient in A; of its move if the update differs.
         other: Those in B.
         rounding: The norm of a difference that rounding makes.
-        bound: The most of it that a difference may have.
-        before: The projections of the weights before the step; zeros where nobody knows them.
+        bound: The most times that norm that a difference may be.
+        before: The projections of the weights before the step; zeros if they are not known.
         earlier: The projections of A's gradient a step before.
-        strays: The projections of the gradients that steps before left there, which updated others, in A and in B.
+        strays: The projections of the gradients, in A and in B, that earlier steps for other parameters left there.
         shape: The shape of the whole tensor.
-        digits: The most binary digits behind the first that its numbers have in A, and in B; None where nobody knows.
+        digits: The most binary digits after the first that its numbers have in A and in B; None if not known.
         norms: The norms of its gradient, from all of its numbers, in A and in B.
     """
 
@@ -81,7 +82,7 @@ class SeenTensor:
         return float(self.one @ self.other) / square if square else math.nan
 
     def explained_by(self, ratio: float, added: np.ndarray | float = 0.0) -> bool:
-        """Returns whether B's is a multiple of A's, but for rounding.
+        """Returns whether B's is a multiple of A's, up to rounding.
 
         Args:
             ratio: The multiple.
@@ -91,11 +92,11 @@ class SeenTensor:
         return left <= self.bound * max(1.0, abs(ratio)) * self.rounding if math.isfinite(left) else False
 
     def made_by(self, added: np.ndarray, ratio: float = 1.0, larger: float = 1.0) -> bool:
-        """Returns whether B's is a multiple of A's with something added, which makes most of any difference.
+        """Returns whether B's is a multiple of A's plus something that makes up most of the difference.
 
         Args:
             added: What is added.
-            ratio: The multiple; where it is 0, what is added has to make most of B's as well.
+            ratio: The multiple; if it is 0, what is added has to make up most of B's as well.
             larger: How many times as much rounding B's may have as A's.
         """
         left, apart = length(self.other - ratio * self.one - added), length(self.other - self.one)
@@ -134,7 +135,7 @@ def common_ratio(seen: Sequence[SeenTensor]) -> float | None:
 
 
 def weighted_mean(fits: Sequence[float], sizes: Sequence[tuple[float, float]]) -> float:
-    """Returns the mean of what was fitted to each tensor, which counts by how many times its norm is that of its rounding.
+    """Returns the mean of what was fitted to each tensor, weighted by the ratio of its norm to that of its rounding.
 
     Args:
         fits: One for each tensor.
@@ -150,10 +151,10 @@ def like_signs(
     groups: Sequence[Mapping[str, float]],
     first: tuple[float, float],
 ) -> float:
-    """Returns the logarithm of how much likelier moves are so many times the signs of the gradients than any others.
+    """Returns the logarithm of how much likelier it is that moves are multiples of the gradients' signs than any others.
 
-    The projections of signs are whole numbers. Those of other moves are as often near one as not: then this is above a number x
-    with a probability of exp(-x) at most, since what is tried of a tensor is averaged, and not chosen.
+    The projections of signs are whole numbers. Those of other moves are near one only by chance: the result then exceeds x with
+    a probability of at most exp(-x), since the alternatives for a tensor are averaged and not chosen from.
 
     Args:
         seen: Each move with its gradient.

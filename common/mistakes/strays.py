@@ -1,4 +1,4 @@
-"""Mistakes of optimizers that take turns, as those of a GAN do: whose turn it is, and gradients that a `detach` should stop."""
+"""Mistakes of optimizers that take turns, as in a GAN: a wrong turn, and gradients that a `detach` should stop."""
 
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.gradient_arithmetic import GRADIENTS
@@ -8,7 +8,7 @@ from samestep.common.steps.gradient_transforms import GRADIENT_PHASES
 
 
 def trained_apart(evidence: Evidence) -> tuple[list[str], list[str]] | None:
-    """Returns the parameters that A and B train at the step; None if they have some in common, or nobody knows.
+    """Returns the parameters that A and B train at the step; None if they have some in common, or that is not known.
 
     Args:
         evidence: The evidence of the step.

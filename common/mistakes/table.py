@@ -50,16 +50,16 @@ MISTAKES: tuple[Mistake, ...] = (
     *ON_ONE_RANK,
     *REPLICAS,
 )
-"""Those that explain more come first, and the first that fits is the cause."""
+"""All known mistakes. Those that explain more come first, and the first that fits is the cause."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cause:
-    """A known mistake that makes the difference.
+    """A known mistake that explains the difference.
 
     Attributes:
         name: The name of the mistake.
-        sentence: What is said of it.
+        sentence: The sentence that names it.
         thread: Where it happened.
     """
 
@@ -69,7 +69,7 @@ class Cause:
 
 
 def of_step(name: str) -> str:
-    """Returns what is said of a step of the oracle that is wrong in a way that records show as well.
+    """Returns the sentence about a step of the oracle with a mistake that records show as well.
 
     Args:
         name: The name of the mistake and of the mutant.
@@ -80,11 +80,11 @@ def of_step(name: str) -> str:
 
 
 def causes(evidence: Evidence, mistakes: Sequence[Mistake] = MISTAKES) -> tuple[Cause, ...]:
-    """Finds the known mistake that makes the step differ as it does; several scales, if the numbers that they are of are equal.
+    """Finds the known mistake that explains the step; several factors, if the numbers that they come from are equal.
 
     Args:
         evidence: The evidence of the step.
-        mistakes: Those that are tried.
+        mistakes: The mistakes to try.
     """
     is_apart = evidence.phase in ("data", "hyper-parameters") and trained_apart(evidence) is not None
     tried = TURNS if is_apart else mistakes  # what other optimizers are given is no mistake in the data

@@ -33,13 +33,13 @@ def _other_loss(evidence: Evidence) -> Words | None:
 
 
 def _class_weights(evidence: Evidence) -> Words | None:
-    """The same inputs, targets and weights give another loss, whose function is given other weights of classes."""
+    """The same inputs, targets and weights give another loss, whose function is given different class weights."""
     found, said = _other_loss(evidence), said_weights(evidence)
     return {"what": said} if said and found and not found["targets"] else None  # the last: they may be others
 
 
 def said_weights(evidence: Evidence) -> str:
-    """Returns that losses are given other weights of classes, if they are.
+    """Returns a clause that says which losses are given class weights, if they differ; "" otherwise.
 
     Args:
         evidence: The evidence of the step.
@@ -48,8 +48,8 @@ def said_weights(evidence: Evidence) -> str:
     if ours == theirs:
         return ""
     alone = "A" if not any(theirs) else "B" if not any(ours) else ""
-    whose, others = (f"function of {alone} alone is", "") if alone else ("functions of A and B are", "other ")
-    return f"the loss {whose} given {others}weights of classes"
+    whose, others = (f"function of {alone} alone is", "") if alone else ("functions of A and B are", "different ")
+    return f"the loss {whose} given {others}class weights"
 
 
 def _evaluates(evidence: Evidence) -> Words | None:

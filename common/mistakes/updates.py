@@ -8,7 +8,7 @@ from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, diffe
 from samestep.common.steps.record import FOLLOWER
 
 MOST_FACTORS = 4
-"""That updates may have: more are another formula."""
+"""The most ratios that updates may have; more mean another formula."""
 
 
 def _update_times(evidence: Evidence) -> Words | None:

@@ -1,4 +1,4 @@
-"""Weights that scripts write beside their updates: after one, or within a step before another backward pass."""
+"""Weights that scripts write outside of updates: after one, or within a step before another backward pass."""
 
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.mistake import Mistake, Words, counted, near, spell

@@ -1,4 +1,4 @@
-"""What compensates for a difference that its user accepts: torch is made to do what TensorFlow does, so that later ones show."""
+"""Compensates for a difference that the user accepts: torch is made to do what TensorFlow does, so later differences show."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ Remedies = Mapping[str, Amendments]
 _GELUS = {"exact gelu": "none", "gelu by tanh": "tanh"}
 _SLOPE = re.compile(r"leaky relu of slope (.+)")
 _KERAS_ADAM = re.compile("Adam.?|Nadam")
-"""As their classes are called; ours are not capitalised, and add epsilon where torch does."""
+"""The optimizers by the names of their classes; ours are not capitalised, and add epsilon where torch does."""
 
 
 def compensate(case: PortCase, verdict: PortVerdict, accepted: Collection[str]) -> Remedies:

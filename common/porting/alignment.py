@@ -1,4 +1,4 @@
-"""Which call of a torch model is which call of a TensorFlow model, and their arrays in one layout."""
+"""Aligns the calls of a torch model with those of a TensorFlow model, with their arrays in one layout."""
 
 import dataclasses
 import difflib
@@ -36,14 +36,14 @@ OUTPUTS = "outputs"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Aligned:
-    """A call of each model that compute the same.
+    """Two calls, one of each model, that compute the same.
 
     Attributes:
         source: The source's call.
         target: The target's.
-        family: What they are.
-        inputs: What both were given first; None if it cannot be compared.
-        output: What both made.
+        family: The family of their layers.
+        inputs: The first input of both; None if it cannot be compared.
+        output: The output of both.
         evaluated: The same in evaluation, if known.
         gradient: The gradient of the loss by the output, if known.
         params: The params of each side, by role, in the neutral layout.

@@ -9,16 +9,16 @@ from samestep.common.porting.matching.matching import Matching
 from samestep.common.porting.model_trace import LayerCall
 
 IN_PIECES = ("split", "packed")
-"""Changes between one call on one side and three on the other."""
+"""The changes that turn one call on one side into three on the other."""
 
 
 def anchors_of(
     matching: Matching, source: Sequence[LayerCall], target: Sequence[LayerCall]
 ) -> dict[tuple[int, int], int | None]:
-    """Returns the calls of matched layers that belong together, and the source's call that is given the same.
+    """Returns the calls of matched layers that belong together, and the source's call that gets the same input.
 
-    Where one call does what several do on the other side, the last of these computes the result. Of convolutions, which go one
-    after the other, the first is given what the one is; of others, that is not known.
+    Where one call does what several do on the other side, the last of these computes the result. With convolutions, which
+    follow each other, the first gets the same input; with other layers, that is not known.
 
     Args:
         matching: The matching of the parameters.

@@ -10,13 +10,13 @@ Both = tuple[np.ndarray, np.ndarray]
 FLOAT32 = 1e-7
 """What a constant that was rounded to float32 changes: 2^-24 of it, in a few places."""
 _BEYOND = 1e3
-"""What a mask adds is so many times as large as all that is seen."""
+"""How many times as large as all visible elements the numbers are that a mask adds."""
 _SPREAD = 1e-2
-"""How far elements that are hidden by a number may be apart, relative to it."""
+"""How far apart elements that are hidden by a large number may be, relative to that number."""
 
 
 def family(call: LayerCall) -> str:
-    """Returns what a call is, whatever its framework calls it; a function that a layer applies at its end is an activation."""
+    """Returns the family of a call in any framework; a function that a layer applies at its end is an activation."""
     if call.settings.get(IS_FUNCTION):
         return OTHER
     return "activation" if call.settings.get("is_activation") else family_of(call.kind)
@@ -42,7 +42,7 @@ def find_axes(family: str, one: LayerCall, other: LayerCall) -> tuple[int, ...]:
 
 
 def nearest_layout(array: np.ndarray, other: np.ndarray) -> tuple[int, ...]:
-    """Returns the permutation that makes torch's array most like TensorFlow's; none where no layout has its shape.
+    """Returns the permutation that makes torch's array most like TensorFlow's; None if no layout has its shape.
 
     Args:
         array: Torch's.
@@ -77,7 +77,7 @@ def without_border(array: np.ndarray) -> np.ndarray:
 
 
 def apart(one: np.ndarray, other: np.ndarray) -> float:
-    """Returns the largest deviation of two arrays, relative to their largest element; infinite where shapes or numbers are off.
+    """Returns the largest deviation of two arrays, relative to their largest element; infinite if shapes differ or NaNs occur.
 
     Args:
         one: An array.
@@ -104,7 +104,7 @@ def is_same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def has_same_numbers(one: np.ndarray, other: np.ndarray) -> bool:
-    """Returns whether two arrays hold the same numbers, in whatever order and shape.
+    """Returns whether two arrays hold the same numbers, in any order and shape.
 
     Args:
         one: An array.
@@ -114,7 +114,7 @@ def has_same_numbers(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def without_steps(array: np.ndarray) -> np.ndarray:
-    """Returns what a ReLU, a positive factor, and another order or shape of the elements leave of an array as it is.
+    """Returns what of an array is not changed by a ReLU, a positive factor, or another order or shape of its elements.
 
     It makes no difference whether elements are dropped before or after any of these.
 
@@ -140,7 +140,7 @@ def hidden(array: np.ndarray) -> np.ndarray:
 
 
 def apart_but_hidden(one: np.ndarray, other: np.ndarray) -> float:
-    """Returns how far two arrays are apart where no mask hides them; infinite where they hide other elements.
+    """Returns how far two arrays are apart where no mask hides them; infinite if they hide different elements.
 
     Args:
         one: An array.
@@ -155,7 +155,7 @@ def apart_but_hidden(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def squeezed(one: np.ndarray, other: np.ndarray) -> Both:
-    """Gives torch's array TensorFlow's shape where they differ by ones alone: torch keeps the dims that it pools away.
+    """Gives torch's array TensorFlow's shape if they differ only in dims of size one: torch keeps the dims that it pools away.
 
     Args:
         one: Torch's.

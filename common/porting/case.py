@@ -23,7 +23,7 @@ LAYER_BOUND = 1e-12
 CURVE_BOUND = 1e-10
 """How far the loss of any step of the curve may be, relative."""
 MOST_OFF = 1e-3
-"""How far it may be off at most, however much the steps amplify."""
+"""The largest deviation of a loss that is allowed, however much the steps amplify."""
 GROWTH = 30.0
 """By how much a deviation may grow from the layer that has the constant to the outputs, and back."""
 SAME, CONSTANTS, DIFFERENT = "same", "constants", "different"
@@ -35,14 +35,14 @@ class PortVerdict:
 
     Attributes:
         kind: "same", "constants" for the same up to constants in float32, or "different".
-        sentence: Can be pasted into an issue.
+        sentence: The verdict in a sentence that can be pasted into an issue.
         phase: Where the first difference is: forward, dropout, loss, evaluation, backward, buffers, update,
             curve; "" if none.
         source: The source's layer or parameter that differs first.
         target: The target's.
         deviation: How far it is off, relative.
-        cause: In words; "" if none that is known explains it.
-        notes: What differs and does no harm.
+        cause: The cause in words; "" if no known cause explains it.
+        notes: Differences that do no harm.
     """
 
     kind: str
@@ -65,7 +65,8 @@ class PortCase:
         target: The target's.
         weights: The parameters and buffers of the source, and of the target, by neutral name.
         frameworks: The frameworks of the source and of the target.
-        accepted: The names of what is accepted: the source's trace has it as the target does, where that shows in numbers.
+        accepted: The names of accepted differences; the source's trace was made to behave as the target does, where that
+            affects numbers.
     """
 
     matching: Matching
@@ -81,7 +82,7 @@ class PortCase:
         return align(self.matching, self.source, self.target, self.weights)
 
     def updates(self, pair: Pair) -> tuple[Hyper, Hyper]:
-        """Returns how the optimizers of both sides are set for matched parameters; nothing where that is not known."""
+        """Returns the settings of both optimizers for matched parameters; nothing if they are not known."""
         ours, theirs = pair.source[0].neutral, pair.target[0].neutral
         return self.source.optimizer.get(ours, {}), self.target.optimizer.get(theirs, {})
 
@@ -117,11 +118,11 @@ def off(layer: Aligned) -> float:
 def first_difference(
     phase: str, where: str, seen: str, cause: str = "", names: tuple[str, str] = ("", ""), deviation: float = 0.0
 ) -> PortVerdict:
-    """Makes the verdict that something is the first difference.
+    """Makes the verdict on the first difference.
 
     Args:
         phase: As in `PortVerdict`.
-        where: Between what; "" if that is said in `seen`.
+        where: Between which layers; "" if `seen` says it.
         seen: What differs.
         cause: Why, if that is known.
         names: The names of both layers.
@@ -143,7 +144,7 @@ def different(phase: str, layer: Aligned, deviation: float, seen: str, cause: st
         deviation: By how much.
         seen: What differs.
         cause: Why, if that is known.
-        where: Between what, if not in the layer.
+        where: Between which layers, if not in the layer.
     """
     return first_difference(phase, where or layer.names, seen, cause, (layer.source.name, layer.target.name), deviation)
 

@@ -1,4 +1,4 @@
-"""Activations that stop at a number in one implementation: where no number of the batch comes that far, outputs agree."""
+"""Activations with an upper limit in one implementation: if no number of the batch reaches it, outputs agree."""
 
 from collections.abc import Iterator
 
@@ -6,12 +6,12 @@ from samestep.common.porting.case import PortCase
 from samestep.common.porting.model_trace import LayerCall
 
 _CLIPPING = ("hardtanh", "clamp", "clip", "clipbyvalue", "minimum")
-"""What stops at a number that the call was given, of modules, functions of torch, and operations of TensorFlow."""
+"""Modules, functions of torch and operations of TensorFlow whose output is limited to a number that the call was given."""
 _NO_END = "without end"
 
 
 def notes_on_ceilings(case: PortCase) -> Iterator[str]:
-    """Yields a note for each activation that stops at another number than its counterpart, where that stops at all.
+    """Yields a note for each activation whose limit is not that of its counterpart, which may have none.
 
     Args:
         case: Both implementations, whose outputs agree.

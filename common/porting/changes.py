@@ -1,7 +1,7 @@
 """How a parameter of torch becomes one of TensorFlow: what is transposed, reshaped, split, packed, reordered or summed.
 
 The arrays of torch come in the neutral layout, in which a kernel is [inputs, outputs] and a filter [height, width, inputs,
-outputs]: Keras' own. What is left are the layers that the two frameworks hold in different pieces.
+outputs]: Keras' own. What remains are the layers that the two frameworks hold in different pieces.
 """
 
 import dataclasses
@@ -23,9 +23,9 @@ class Rearrangement:
     """One way from torch's arrays to TensorFlow's.
 
     Attributes:
-        words: What a table says of it; "" where the permutation says it all.
+        words: What a table says of it; "" if the permutation says everything.
         make: (torch's arrays, TensorFlow's shapes) -> TensorFlow's arrays.
-        undo: (TensorFlow's arrays, torch's shapes) -> torch's arrays, of which `make` makes the same again.
+        undo: (TensorFlow's arrays, torch's shapes) -> torch's arrays, from which `make` makes the same arrays again.
         is_summed: Whether torch's arrays are summed, so that each of their gradients is that of the sum.
     """
 
@@ -113,4 +113,4 @@ CHANGES: Mapping[str, Rearrangement] = {
         lambda arrays, _: [_swap_gates(each) for each in arrays[0]],
     ),
 }
-"""By name. "native" and "flipped" are the two ways to read a square kernel whose layer nobody knows."""
+"""The changes by name. "native" and "flipped" are the two ways to read a square kernel of an unknown layer."""

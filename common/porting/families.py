@@ -1,4 +1,4 @@
-"""What a layer is, whatever its framework calls it."""
+"""Families of layers, independent of what a framework calls them."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ from samestep.common.files.reading import read_toml
 
 OTHER = "other"
 WITH_PARAMETERS = ("linear", "convolution", "embedding", "recurrent", OTHER)
-"""Families whose layers are told by the parameters that they hold; of all others, which may hold none, only their order tells."""
+"""Families whose layers are matched by the parameters that they hold; all others, which may hold none, are matched by order
+alone."""
 SPATIAL = ("convolution", "pooling", "resizing")
 """Families whose arrays have their channels second in torch and last in Keras."""
 _BY_KIND = {

@@ -1,4 +1,4 @@
-"""Goes through the layers in the order of execution, to the first that differs, and says why."""
+"""Goes through the layers in the order of execution to the first that differs, and says why it does."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ _NEAR = 2
 def go_forward(case: PortCase) -> tuple[PortVerdict | None, list[Aligned], float]:
     """Goes through the layers; returns the first difference, the layers with constants, and the bound that is left.
 
-    What is off by no more than a constant in float32 explains, and what no cause explains, is such a constant. What comes
-    after it may be off by a little more.
+    A deviation that is no more than a constant in float32 explains, and that has no other cause, counts as such a constant.
+    Layers after it may be off by a little more.
     """
     constants: list[Aligned] = []
     bound = LAYER_BOUND

@@ -1,6 +1,6 @@
-"""Which function between the layers of one model is which of the other: those that compute the same numbers.
+"""Aligns the functions between the layers of two models: those that compute the same numbers.
 
-One side may write a sum or a product otherwise than the other, so neither order nor name say which belong together.
+One side may write a sum or a product differently, so neither order nor names show which functions belong together.
 """
 
 import itertools
@@ -76,7 +76,7 @@ def _axes(one: np.ndarray, other: np.ndarray) -> tuple[int, ...] | None:
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:
-    """Returns whether two arrays are the same but for rounding, and but for what hides the same elements.
+    """Returns whether two arrays are the same up to rounding and up to the numbers that hide the same elements.
 
     Args:
         one: An array.

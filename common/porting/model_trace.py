@@ -25,7 +25,7 @@ IS_FUNCTION = "is_function"
 
 It is False of a call that passes on what it is given, whose counterpart is found as that of a layer is."""
 MOST_ELEMENTS = 2**22
-"""Of the result of such a call, to be recorded."""
+"""The most numbers of the result of such a call that is recorded."""
 CLIP_EPSILON = "clip_epsilon"
 """The setting of an optimizer that says what it adds to a norm by which it divides gradients; it is accepted by this name."""
 _MOST_BYTES = 2**26
@@ -38,7 +38,7 @@ Settings = dict[str, Setting]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Amendments:
-    """What one side does otherwise than the user's file says, since they accept that the other side does it so.
+    """What one side does differently from the user's file, because the user accepts the other side's behaviour.
 
     Attributes:
         modules: Path of a module -> its attributes.
@@ -46,7 +46,7 @@ class Amendments:
         optimizer: Neutral name of a parameter -> the settings of its update, by the optimizer's own names.
         is_adding_early: Whether Adam's epsilon is added before the bias correction.
         is_bare: Whether the loss is that of the targets alone.
-        turned: Path of a module -> what it gets instead of what it was given first; "": what the model returns instead.
+        turned: Path of a module -> what replaces its first input; "" -> what replaces the output of the model.
     """
 
     modules: dict[str, Settings] = dataclasses.field(default_factory=dict)
@@ -85,8 +85,8 @@ class TraceRequest:
         steps: The steps of the curve.
         optimizer: A name of ours, unless the user's file gives an optimizer.
         learning_rate: Its rate.
-        amendments: What is done otherwise than the user's file says.
-        task: What is done: "trace"; "save" writes the weights in the framework's own format, "load" reads them from it.
+        amendments: What is done differently from the user's file.
+        task: "trace", "save" to write the weights in the framework's own format, or "load" to read them from it.
         checkpoint: The file that is loaded.
     """
 
@@ -115,10 +115,10 @@ class LayerCall:
     Attributes:
         name: The path of the layer.
         kind: The name of its class, or of the function.
-        settings: What decides the result.
-        inputs: What it was given.
+        settings: The settings that affect the result.
+        inputs: Its inputs.
         output: Its first result, in training.
-        evaluated: The same in evaluation; None if the calls are others then.
+        evaluated: The same in evaluation; None if the calls differ then.
         gradient: The gradient of the loss by the output; None if it has none.
     """
 
@@ -147,12 +147,12 @@ class ModelTrace:
         buffers: After one step.
         stepped: The parameters after one step.
         losses: The losses of the curve.
-        nudged: The losses from weights that are NUDGE away; () if that was not tried.
-        added: What the model adds to the loss of the batch beside that of its targets, by what it is called.
+        nudged: The losses from weights that are changed by NUDGE; () if that was not tried.
+        added: Name -> what the model adds to the loss of the batch besides that of its targets.
         stilled: What was switched off of each layer that was called, by its path.
         optimizer: Its settings for each parameter, by neutral name.
         rates: The learning rate of each step of the curve, of the first parameters; () where that is not known.
-        each: What the user's loss returns for each target or example; empty where it is another one.
+        each: What the user's loss returns for each target or example; empty if it cannot be computed so.
         frozen: The parameters that the user's file keeps as they are, by neutral name.
     """
 
@@ -177,7 +177,7 @@ class ModelTrace:
 
 
 _IN_FILE = f"in {ARRAYS}"
-"""The key of what stands in the place of an array: where that is in its file."""
+"""The key of the placeholder of an array, which says where it is in its file."""
 
 
 def write_trace(folder: Path, trace: ModelTrace) -> None:

@@ -38,7 +38,7 @@ from samestep.common.porting.words import name_sides, percent, relative
 
 
 def judge_port(case: PortCase) -> PortVerdict:
-    """Finds the first difference: forward, what is switched off, loss, evaluation, backward, buffers, update, curve.
+    """Finds the first difference, in this order: forward, dropout, loss, evaluation, backward, buffers, update, curve.
 
     Args:
         case: Both implementations.

@@ -1,4 +1,4 @@
-"""The calls of a model while its framework records them, and the arrays of a trace that are made of them."""
+"""The calls of a model while its framework records them, and the arrays of a trace that are made from them."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ class TracedCall(Generic[Tensor]):
         settings: What decides the result.
         inputs: The tensors that it was given.
         output: Its first result.
-        gradient: The gradient of the loss by its first result, once the backward pass has come by.
+        gradient: The gradient of the loss by its first result, once the backward pass has computed it.
     """
 
     name: str
@@ -36,8 +36,8 @@ def numbered(name: str, taken: Collection[str]) -> str:
     """Returns a name for one of several calls of a function in one layer.
 
     Args:
-        name: What all are called.
-        taken: The names of those before.
+        name: The name of all of them.
+        taken: The names of the earlier calls.
     """
     count = sum(each.partition(" ")[0] == name for each in taken)
     return f"{name} ({count + 1})" if count else name

@@ -1,6 +1,6 @@
-"""Where one side of a layer returns more than the other: all positions, not the last alone, or a border that is cut off later.
+"""Cuts what one side of a layer returns in excess: all positions instead of the last one, or a border that is cut off later.
 
-What is left out is no difference by itself. Whether it matters shows in the layers after it.
+What is cut is not a difference. Whether it matters shows in the layers after it.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ _Part = Callable[[np.ndarray], np.ndarray]
 
 
 def find_trim(family: str, one: np.ndarray, other: np.ndarray) -> Trim:
-    """Returns what cuts the larger of two results to the part that the smaller one is; where it is none, nothing is cut.
+    """Returns the function that cuts the larger of two results to the part that the smaller one is; otherwise it cuts nothing.
 
-    Of a recurrent layer that returns all positions on one side, the last is taken even where it differs.
+    For a recurrent layer that returns all positions on one side, the last one is taken even if it differs.
 
     Args:
         family: What the layers are.
@@ -40,13 +40,13 @@ def find_trim(family: str, one: np.ndarray, other: np.ndarray) -> Trim:
 
 
 def merged(calls: Sequence[LayerCall], place: int, other: LayerCall) -> LayerCall:
-    """Returns a recurrent call with what the model makes of its two directions, where the other side's layer merges them itself.
+    """Returns a recurrent call whose two directions are merged as in the model, where the other side's layer merges them itself.
 
     A merge that a later call computes is the model's; without one, it is the merge that gives the other's result.
 
     Args:
         calls: The calls of one side.
-        place: The call's.
+        place: The place of the recurrent call.
         other: The call of the other side.
     """
     call = calls[place]

@@ -1,4 +1,4 @@
-"""What a module of torch gets instead of what it was given, where what stands before its counterpart in Keras is accepted."""
+"""Replaces the input of a torch module, where a step before its Keras counterpart is accepted."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 Step = tuple[str | float | int | tuple[int, ...], ...]
-"""What is done to an array, and its arguments.
+"""An operation on an array, and its arguments.
 
 `times` a factor; `plus` a shift; `take` places along an axis; `swap` two axes; `heads` reads [batch, time, width] as so many
 heads that were put one after the other along time, `heads back` undoes that; `pool` goes over all axes between the first and
@@ -16,12 +16,12 @@ the last, by a key of `POOLS`.
 
 @dataclasses.dataclass(frozen=True)
 class Turned:
-    """What a module of torch gets instead of what it was given.
+    """The replacement of the input of a torch module.
 
     Attributes:
         axes: How the axes of torch's array are permuted before the steps, and back after them.
         steps: What is done to it.
-        of: The module whose result is taken in place of what the module was given; "" if that is not replaced.
+        of: The module whose result replaces the input; "" if the input itself is used.
     """
 
     axes: tuple[int, ...]
@@ -29,7 +29,7 @@ class Turned:
     of: str = ""
 
     def after(self, other: "Turned | None") -> "Turned":
-        """Returns what does another one's steps first; what is made of another module's result needs none of them."""
+        """Returns the replacement with another one's steps first, unless it starts from another module's result."""
         if other is None or self.of:
             return self
         return dataclasses.replace(other, steps=(*other.steps, *self.steps))

@@ -1,4 +1,4 @@
-"""How a cause is said: from the settings in which two implementations differ."""
+"""Puts a cause into words, from the settings in which two implementations differ."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from samestep.common.porting.ways.identify import Settings
 
 _GELUS = {"exact gelu": "exact GELU", "gelu by tanh": "GELU by tanh", "gelu by sigmoid": "GELU by sigmoid"}
 _DEFAULTS: Settings = {"activation": "none", "factor": 1.0, "after": False, "constant": 0.0}
-"""What a setting is in a way that does without it."""
+"""The value of a setting in a way that does not have it."""
 
 
 def _activation(one: object, other: object) -> str:
@@ -86,7 +86,7 @@ def _filled(sentence: str, **values: object) -> str:
 
 _SENTENCES: Mapping[str, Mapping[str, str]] = read_toml(Path(__file__).with_suffix(".toml"))  # pyrefly: ignore
 _SAY, _DOES = _SENTENCES["differ"], _SENTENCES["does"]
-"""Setting -> what is said where the two sides differ in it, in this order; and what one side does that goes another way."""
+"""Setting -> the sentence where the two sides differ in it, in this order; and the words for what only one side does."""
 _SAY_BY_VALUES: Mapping[str, Callable[[object, object], str]] = {
     "kernel": lambda one, other: f"the square kernel is transposed in {'{b}' if other == 'transposed' else '{a}'}",
     "activation": _activation,
@@ -97,10 +97,10 @@ _SAY_BY_VALUES: Mapping[str, Callable[[object, object], str]] = {
     "terms": _terms,
     "sum": _sum,
 }
-"""Setting -> what makes the sentence, where that is empty among the others."""
+"""Setting -> the function that makes its sentence, where the table has none."""
 _NONE_IS_A_VALUE = ("ahead",)
 _DETAILS = ("over", "along", "into", "by", "scale")
-"""Settings that say nothing where only one side has them: the other side went another way."""
+"""Settings that are not mentioned if only one side has them, because the other side computes in another way."""
 _IMPLIED = {"rounding": ("padding",), "statistics": ("epsilon",)}
 """Setting -> those that follow from it."""
 
@@ -110,7 +110,7 @@ def _which(biases: object) -> str:
 
 
 def does(settings: Settings) -> str:
-    """Returns what one side does, in words, from the settings of a way that the other side does not go."""
+    """Returns what one side does, in words, from the settings of a way that the other side does not take."""
     kind = next((kind for kind in _DOES if settings.get(kind) is not None), None)
     if kind == "terms" and (settings.get("activation", "none") != "none" or settings.get("factor", 1.0) != 1.0):
         times = f"{_number(settings['factor'])} times " if settings.get("factor", 1.0) != 1.0 else ""
@@ -152,7 +152,7 @@ def _say(name: str, one: Settings, other: Settings) -> str:
 
 
 def name_sides(text: str, frameworks: Sequence[str]) -> str:
-    """Fills in what the two sides are called: every other function here writes `{a}` and `{b}`, or `{a:key}` and `{b:key}`.
+    """Fills in the names of the two sides: every other function here writes `{a}` and `{b}`, or `{a:key}` and `{b:key}`.
 
     Args:
         text: A sentence.
@@ -164,7 +164,7 @@ def name_sides(text: str, frameworks: Sequence[str]) -> str:
 
 
 def percent(ratio: float) -> str:
-    """Returns a deviation as people say it: 12 %, 3.4e-06."""
+    """Spells a deviation: 12 %, 3.4e-06."""
     if not math.isfinite(ratio):
         return "not finite"
     if ratio >= 1:
@@ -173,7 +173,7 @@ def percent(ratio: float) -> str:
 
 
 def relative(one: float, other: float) -> float:
-    """Returns how far two numbers are apart, relative to the larger one; infinite where one of them is not finite.
+    """Returns how far two numbers are apart, relative to the larger one; infinite if one of them is not finite.
 
     Args:
         one: A number.

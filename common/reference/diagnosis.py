@@ -1,4 +1,4 @@
-"""Finds why a run is not the same step: its first bad step is replayed against the oracle and against every mutant."""
+"""Finds why a run did not take the same step: its first bad step is replayed against the oracle and every mutant."""
 
 import dataclasses
 import functools
@@ -22,12 +22,12 @@ from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
 
 UNEXPLAINED = 0.1
-"""How much of a deviation a known mistake may leave unexplained, at most."""
+"""The largest share of a deviation that a known mistake may leave unexplained."""
 
 PERTURBATION = 1e-8
-"""The relative move of the first weights by which amplification is measured: far above rounding, and small."""
+"""The relative change of the initial weights with which amplification is measured: far above rounding, and small."""
 MOST_MEASURED = 200
-"""Steps over which it is measured."""
+"""The number of steps over which amplification is measured."""
 
 Replay = Callable[[int], tuple[Sequence[float], TrainState]]
 """Repeats a run up to a step count; returns its losses and its state there."""
@@ -54,8 +54,8 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
     """Names the likeliest cause in one sentence.
 
     A loss that is off at step k was computed wrongly there, or the update of step k-1 was wrong; both are replayed from
-    the state that the run itself had reached, so earlier rounding does not count. What a run that continues another one has
-    lost shows in its first step.
+    the state that the run itself had reached, so earlier rounding does not count. Something that a run lost when it continued
+    another one shows in its first step.
 
     Args:
         run: What was trained.
@@ -95,14 +95,14 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
 def find_bad_step(
     run: Run, numbers: Sequence[int], start: TrainState, replay: Replay, one_step: OneStep | None = None
 ) -> int | None:
-    """Replays steps from the states that a run itself reached; returns the first that is another one.
+    """Replays steps from the states that a run itself reached; returns the first that differs.
 
     Args:
         run: What was trained.
         numbers: The steps, in order.
         start: The state that the run started from.
         replay: Repeats the run.
-        one_step: Takes the right step; the oracle does, unless given.
+        one_step: Takes the right step; by default the oracle's.
     """
     split = load(run.workload.data)
     for number in numbers:
@@ -120,16 +120,16 @@ def find_bad_step(
 
 
 def measure_amplification(run: Run, steps: int, start: TrainState, move: float = PERTURBATION) -> tuple[float, int]:
-    """Measures by how much a small relative move of the first weights moves the oracle's losses, relative to that move.
+    """Measures by how much a small relative change of the initial weights changes the oracle's losses, relative to that change.
 
     Args:
         run: What was trained.
         steps: How many steps to take; long runs are measured over their first ones.
         start: The state that the run started from.
-        move: The move.
+        move: The relative change.
 
     Returns:
-        That, and how many tokens of the steps lie between two experts.
+        The amplification, and how many tokens of the steps lie between two experts.
     """
     split, signs = load(run.workload.data), np.random.default_rng(1)
     curves, ties = [], ties_of(run)
@@ -186,13 +186,13 @@ def _describe(run: Run, replayed: ReplayedStep, seen: StepOutcome, right: StepOu
         found, wanted = spell_apart(seen.loss, right.loss)
         return f"the forward pass gives a loss of {found} where the oracle's gives {wanted} from the same weights"
     if run.optimizer.gradient_average is None:
-        return "the loss agrees with the oracle's: the gradients, the running statistics or the update are others"
+        return "the loss agrees with the oracle's: the gradients, the running statistics or the update differ"
     gradients = transform(TrainingProgram(run, replayed.before).gradients(replayed.batch)[1], run.techniques)
     implied, (noise, _) = _implied_gradients(run, replayed.before, seen.after), noise_of(run)
     off = {name: _off(implied[name], 1.0, g) for name, g in gradients.items()}
     if max(off.values()) <= noise:
         kept = statistics_apart(run, replayed.before, seen, right)
-        what = "the running statistics are others" if kept > 1 else "the update is another one"
+        what = "the running statistics differ" if kept > 1 else "the update differs"
         return f"loss and gradients agree with the oracle's: {what}"
     ratio = sum(_dot(implied[n], g) for n, g in gradients.items()) / sum(_dot(g, g) for g in gradients.values())
     left = max(_off(implied[name], ratio, g) for name, g in gradients.items())

@@ -18,7 +18,7 @@ from samestep.common.techniques.local_steps.ranks import kept, num_apart, of_ran
 from samestep.common.techniques.used import gradient_error
 
 ROUNDINGS_TO_STORE = 2
-"""Of a parameter in its update: by the weight decay, and by the move."""
+"""The roundings of a parameter in its update: by the weight decay, and by the move."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -26,8 +26,8 @@ class StepOutcome:
     """A step that was taken.
 
     Attributes:
-        loss: What it saw.
-        after: The state that it left.
+        loss: The loss of the step.
+        after: The state after it.
     """
 
     loss: float
@@ -38,7 +38,7 @@ def take(program: TrainingProgram, batch: Batch) -> StepOutcome:
     """Takes a step.
 
     Args:
-        program: Right or wrong.
+        program: The oracle, or a mutant.
         batch: The global batch.
     """
     program.step(batch)
@@ -91,7 +91,7 @@ def loss_apart(run: Run, seen: StepOutcome, candidate: StepOutcome) -> float:
 def statistics_apart(run: Run, before: TrainState, seen: StepOutcome, candidate: StepOutcome) -> float:
     """Returns the deviation of the running statistics, in multiples of what rounding makes of a batch's own ones.
 
-    It is relative to what these add to the running ones, not to the way, which is their difference.
+    It is relative to what the batch's own statistics add to the running ones, not to the difference of the two.
 
     Args:
         run: What was trained.
@@ -105,14 +105,14 @@ def statistics_apart(run: Run, before: TrainState, seen: StepOutcome, candidate:
 
 
 def apart(run: Run, seen: Arrays, candidate: Arrays, origin: Arrays, noise: float) -> float:
-    """Returns the distance of two points over what rounding explains: a share of the way to them, and that of storing them.
+    """Returns the distance of two points in multiples of what rounding explains: a share of the move, and rounding in storage.
 
     Args:
         run: What was trained.
         seen: One of them, by name.
         candidate: The other.
         origin: Where both started.
-        noise: How far rounding may take the way, relative to its length.
+        noise: How far rounding may change the move, relative to its length.
     """
     stored = ROUNDINGS_TO_STORE * UNIT_ROUNDOFF[run.dtype] * _length(candidate)
     explained = noise * _length(_minus(candidate, origin)) + stored
@@ -135,7 +135,7 @@ def _relative(seen: Arrays, candidate: Arrays, origin: Arrays) -> float:
 
 
 def residuals_of(*states: TrainState) -> tuple[Arrays, ...]:
-    """Returns what was left out of the gradients of all ranks in some states, and zeros of those shapes; nothing kept is zero."""
+    """Returns the residuals of all ranks in some states, and zeros of the same shapes; a missing residual counts as zero."""
     opening = f"{RESIDUAL}/"
     kept = [
         {f"{rank}/{key}": own[key] for rank, own in enumerate(state.local) for key in own if key.startswith(opening)}

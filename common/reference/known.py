@@ -14,4 +14,4 @@ SILENT_BUGS: tuple[Mutant, ...] = (
     *OF_TECHNIQUES,
 )
 KNOWN: tuple[Mutant, ...] = (*MUTANTS, *SILENT_BUGS)
-"""What the diagnosis tries."""
+"""The mistakes that the diagnosis tries."""

@@ -37,7 +37,7 @@ class Context:
         devices: The number of shards of the batch.
         next_batch: The batch of the step after, if there is one.
         last_gradients: The gradients of the step before, if there was one.
-        earlier: The state that the step before began with, if there was one.
+        earlier: The state with which the step before began, if there was one.
         first: The number of the first step of the run; above 0 if it continues another one.
     """
 
@@ -49,7 +49,7 @@ class Context:
 
 
 Apply = Callable[[TrainingProgram, Context], bool]
-"""Makes a program wrong in one way; False if it has nothing that could be wrong so."""
+"""Makes a program wrong in one way; returns False if the program cannot be wrong in this way."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Mutant:
         name: Short and unique.
         sentence: What it means; `{devices}` stands for their number.
         apply: Makes a program wrong in this way.
-        cell: A workload with its features and techniques, in which it matters; "" if it does in any.
+        cell: A workload with features and techniques in which it matters; "" if it matters in any.
     """
 
     name: str
@@ -98,7 +98,7 @@ def _scaled(factor: Callable[[int], float], program: TrainingProgram, context: C
 
 
 def weigh_shards(weight: Callable[[int, int], float], program: TrainingProgram, context: Context) -> bool:
-    """Makes the gradient a weighted sum over the shards' means, where each weight should be 1/N; the loss is right.
+    """Makes the gradient a sum over the shards' means with wrong weights, each of which should be 1/N; the loss is right.
 
     Args:
         weight: (shard, number of shards) -> N times its weight.

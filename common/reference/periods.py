@@ -1,4 +1,4 @@
-"""Periods of steps that ranks take alone, in NumPy: a program for each rank, and the step that all of them take together."""
+"""Local steps in NumPy: a program for each rank, and the outer step that all of them take together."""
 
 import dataclasses
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class RankPrograms:
 
     Attributes:
         ranks: The programs, in order.
-        shared: The weights that the present period began with.
+        shared: The weights with which the current period began.
         momentum: The running sum of the outer steps.
         outer: Computes the outer step, as `Periods.statement`.
         techniques: Those of the run.
@@ -48,14 +48,14 @@ class RankPrograms:
         self.momentum = {n: np.zeros_like(v) for n, v in self.shared.items()} | copied(kept(state, OUTER))
 
     def step(self, batch: Batch, number: int) -> float:
-        """Has each rank take a step on its shard, and all of them one together if the period ends with it.
+        """Has each rank take a step on its shard, and all of them the outer step if the period ends with it.
 
         Args:
             batch: The global batch.
             number: The number of the step, counted from 1.
 
         Returns:
-            The mean of the losses that the ranks saw.
+            The mean of the ranks' losses.
         """
         for place, rank in enumerate(self.ranks):
             rank.step(batch.part(place, len(self.ranks)))
@@ -68,34 +68,34 @@ class RankPrograms:
         return number % self.techniques.steps_of_period == 0
 
     def meet(self) -> None:
-        """Takes the step of all ranks, and gives each of them the weights that it leads to."""
+        """Takes the outer step, and gives every rank the resulting weights."""
         weights = [rank.params for rank in self.ranks]
         self.shared, self.momentum = self.outer(self.techniques, self.shared, self.momentum, weights)
         for rank in self.ranks:
             rank.params = copied(self.shared)
 
     def gradients(self, batch: Batch) -> tuple[float, Arrays]:
-        """Computes the means of what the ranks see of a batch: of their losses, and of the gradients that they follow."""
+        """Computes the means over the ranks of their losses and gradients on a batch."""
         found = [rank.gradients(batch.part(place, len(self.ranks))) for place, rank in enumerate(self.ranks)]
         followed = [transform(gradients, self.techniques) for _, gradients in found]
         mean = {name: sum(each[name] for each in followed) / len(followed) for name in followed[0]}
         return float(np.mean([loss for loss, _ in found])), mean
 
     def state(self) -> TrainState:
-        """Returns the means over the ranks, and what each of them has."""
+        """Returns the means over the ranks, and the local state of each."""
         states = [rank.state() for rank in self.ranks]
         local = pack(states, copied(self.shared), copied(self.momentum))
         return averaged(dataclasses.replace(states[0], local=local))
 
     def restore(self, state: TrainState) -> None:
-        """Has each rank go on with what it had, or with the means where it had nothing of its own."""
+        """Restores each rank from its local state, or from the means if it has none."""
         for place, rank in enumerate(self.ranks):
             rank.restore(_own(state, place))
         self._begin(state)
 
 
 def rank_programs(run: Run, make: "Make", start: TrainState | None) -> RankPrograms | None:
-    """Makes the programs of the ranks of a run whose ranks take steps alone; None of any other.
+    """Makes the programs of the ranks of a run with local steps; None for any other run.
 
     Args:
         run: What is trained.

@@ -1,4 +1,4 @@
-"""The activities of the oracle: it has no profiler, and computes whenever it does not gather a batch."""
+"""The activities of the oracle, which has no profiler: it computes whenever it does not gather a batch."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from samestep.common.timeline import Activity
 
 
 def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) -> list[Activity]:
-    """Takes steps; see `Record`. There is no profile to keep."""
+    """Takes steps and records them; see `Record`. There is no profile to keep."""
     start = time.time_ns()
     take()
     return [Activity(0, "compute", "step", start, time.time_ns())]

@@ -20,7 +20,7 @@ from samestep.common.workload.optimizers.spec import OptimizerSpec, Update, of_d
 
 
 class TrainingProgram:
-    """One process, nothing to send: what every other program is judged against."""
+    """The program of one process, which sends nothing and against which every other program is judged."""
 
     def __init__(self, run: Run, start: TrainState | None = None) -> None:
         """Builds the model.
@@ -53,11 +53,11 @@ class TrainingProgram:
 
     @property
     def programs(self) -> "list[TrainingProgram]":
-        """The programs that take the steps: those of the ranks where each takes its own, otherwise this one."""
+        """The programs that take the steps: those of the ranks with local steps, otherwise this one."""
         return self.together.ranks if self.together else [self]
 
     def step(self, batch: Batch) -> None:
-        """Takes every micro-batch forward and backward, moves the running statistics, clips, updates; or has ranks do so."""
+        """Takes every micro-batch forward and backward, updates running statistics, clips and updates; or has the ranks do so."""
         if self.together:
             self._step += 1
             self._losses.append(self.together.step(batch, self._step))
@@ -81,11 +81,11 @@ class TrainingProgram:
         return loss, gradients
 
     def keep_statistics(self) -> None:
-        """Moves the buffers by what the layers saw in the step."""
+        """Updates the buffers with the statistics that the layers saw in the step."""
         move_buffers(self.buffers, self.context.statistics, self.run)
 
     def apply(self, gradients: Arrays) -> None:
-        """Transforms the gradients as the techniques ask, then updates every parameter."""
+        """Transforms the gradients as the techniques require, then updates every parameter."""
         gradients = transform(gradients, self.techniques)
         self._step += 1
         optimizer = self.optimizer_at(self._step)
@@ -112,7 +112,7 @@ class TrainingProgram:
         return self.model.forward(self.params | self.buffers, inputs)[0]
 
     def state(self) -> TrainState:
-        """Copies parameters, optimizer state, buffers, and what each device would keep."""
+        """Copies parameters, optimizer state, buffers, and the local state of each device."""
         if self.together:
             return self.together.state()
         slots = {slot: copied(arrays) for slot, arrays in self.slots.items()}
@@ -151,7 +151,7 @@ class TrainingProgram:
         return (Footprint.uniform("cpu", params, sum(value.nbytes for value in slots), "tensors", dtypes),)
 
     def measures(self) -> dict[str, float]:
-        """None of its own."""
+        """Returns nothing: the oracle has no quantities of its own."""
         return {}
 
     def sync(self) -> None:

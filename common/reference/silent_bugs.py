@@ -1,6 +1,6 @@
 """Mistakes from public issue threads that raised no error, as mutants; `docs/silent-bugs.md` says where each happened.
 
-Each names the cell in which it makes a difference. One of them acts on a single step, as all mutants do.
+Each names the cell in which it makes a difference. Like all mutants, each acts on a single step.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ def mean_of_means(program: TrainingProgram, context: Context) -> bool:
 
 
 def times_targets(program: TrainingProgram, context: Context) -> bool:
-    """Takes the sum over all targets where their mean is due; the loss is right.
+    """Takes the sum over all targets instead of their mean; the loss is right.
 
     Args:
         program: The program to be made wrong.
@@ -62,7 +62,7 @@ def times_targets(program: TrainingProgram, context: Context) -> bool:
 
 
 def count_ignored(program: TrainingProgram, context: Context) -> bool:
-    """Divides by the number of all targets, those that do not count among them.
+    """Divides by the number of all targets, including those that do not count.
 
     Args:
         program: The program to be made wrong.
@@ -81,7 +81,7 @@ def report_loss(loss_of: Callable[[Sequence[float]], float], program: TrainingPr
     """Reports another loss; the step is right.
 
     Args:
-        loss_of: Makes it of those of the shards.
+        loss_of: Computes the reported loss from those of the shards.
         program: The program to be made wrong.
         context: Has the number of shards.
     """
@@ -110,7 +110,7 @@ def partial_on_replicated(program: TrainingProgram, context: Context) -> bool:
 
 
 def identity_log_softmax_gradient(program: TrainingProgram, context: Context) -> bool:
-    """Passes the gradient of the log-probabilities on as that of the logits: the softmax's share is missing.
+    """Passes on the gradient of the log-probabilities as that of the logits: the softmax's part is missing.
 
     Args:
         program: The program to be made wrong.

@@ -1,4 +1,4 @@
-"""Mistakes where examples are cut by positions and each part is taken for a whole, as mutants."""
+"""Mistakes where examples are cut by positions and each part is taken for a whole example, as mutants."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from samestep.common.workload.models.spec import IGNORED, ignores_targets
 
 
 def local_positions(program: TrainingProgram, context: Context) -> bool:
-    """Numbers positions anew in each part.
+    """Numbers positions from 0 in each part.
 
     Args:
         program: The program to be made wrong.
@@ -28,7 +28,7 @@ def local_positions(program: TrainingProgram, context: Context) -> bool:
 
 
 def local_attention(program: TrainingProgram, context: Context) -> bool:
-    """Lets positions see those of their own part alone.
+    """Lets positions see only those of their own part.
 
     Args:
         program: The program to be made wrong.
@@ -46,7 +46,7 @@ def local_attention(program: TrainingProgram, context: Context) -> bool:
 
 
 def shifted_in_parts(program: TrainingProgram, context: Context) -> bool:
-    """Shifts targets within each part, whose last position then has none; the last part's has the one it had.
+    """Shifts targets within each part, so the last position of each part but the last one has no target.
 
     Args:
         program: The program to be made wrong.

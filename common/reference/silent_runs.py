@@ -1,4 +1,4 @@
-"""Mistakes in which data a step takes, that raised no error, as mutants."""
+"""Mistakes in the choice of a step's data that raised no error, as mutants."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from samestep.common.reference.wrong_steps import train_on
 
 
 def same_order_each_epoch(program: TrainingProgram, context: Context) -> bool:
-    """Takes the examples in the order of the first epoch.
+    """Takes the examples in the order of the first epoch in every epoch.
 
     Args:
         program: The program to be made wrong.
@@ -20,11 +20,11 @@ def same_order_each_epoch(program: TrainingProgram, context: Context) -> bool:
 
 
 def position_lost(program: TrainingProgram, context: Context) -> bool:
-    """Takes the examples from the beginning on, where the run continued another one.
+    """Takes the examples from the beginning, although the run continues another one.
 
     Args:
         program: The program to be made wrong.
-        context: Has the first step of the run.
+        context: Holds the first step of the run.
     """
     train_on(program, lambda batch: _at(program, batch, batch.step - context.first))
     return context.first > 0

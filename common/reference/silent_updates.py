@@ -70,7 +70,7 @@ def step_count_lost(program: TrainingProgram, context: Context) -> bool:
 
 
 def schedule_runs_n_times(program: TrainingProgram, context: Context) -> bool:
-    """Takes the learning rate that the schedule has after N times as many steps.
+    """Uses the learning rate that the schedule has after N times as many steps.
 
     Args:
         program: The program to be made wrong.

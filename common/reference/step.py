@@ -1,4 +1,4 @@
-"""The step core of the oracle, the twin of those of the other mirrors, over micro-batches and techniques."""
+"""The core of the oracle's step, over micro-batches and techniques; each mirror has its counterpart."""
 
 from samestep.common.batch import WHOLE, Batch
 from samestep.common.program import Arrays
@@ -17,7 +17,7 @@ def accumulate(
 
     Args:
         model: The model.
-        context: That it was built with.
+        context: The step context that the model was built with.
         loss: Summed over every target it is given.
         params: The model's parameters and buffers.
         batch: The global batch.
@@ -49,7 +49,7 @@ def accumulate(
 def shard_gradients(
     model: Layer, context: StepContext, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int
 ) -> tuple[float, list[Arrays]]:
-    """Computes the loss, and what each device's shard adds to its gradients; the arguments are those of `accumulate`."""
+    """Computes the loss, and the part of each device's shard in its gradients; the arguments are those of `accumulate`."""
     total, shards = 0.0, []
     for device in range(run.num_devices):
         part = batch.part(device, run.num_devices)

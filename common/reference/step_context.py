@@ -1,4 +1,4 @@
-"""What a pass needs of the whole batch: held by the model that was built with it, and set before each pass."""
+"""What a pass needs to know about the whole batch, held by the model that was built with it and set before each pass."""
 
 import dataclasses
 
@@ -10,11 +10,11 @@ Statistics = tuple[np.ndarray, np.ndarray]
 
 @dataclasses.dataclass
 class Ties:
-    """The tokens of a step that lie between two experts, which routers note as they decide.
+    """The tokens of a step that lie between two experts, noted by the routers.
 
     Attributes:
-        width: How much more likely the last expert is that a token takes than the next one, relative, at most.
-        turned: Those of the tokens that take the next one instead.
+        width: The largest relative difference in probability between the last expert that such a token takes and the next one.
+        turned: The tokens that take the next expert instead.
         found: Each token, by the number of its router's call in the step and its place.
     """
 
@@ -29,7 +29,7 @@ class Ties:
         Args:
             probabilities: [N, E].
             likeliest: [N, E], the numbers of the experts, the likeliest first.
-            top_k: How many a token takes.
+            top_k: How many experts a token takes.
         """
         chosen, self._calls = likeliest[:, :top_k].copy(), self._calls + 1
         if top_k < likeliest.shape[1]:
@@ -43,15 +43,15 @@ class Ties:
 
 @dataclasses.dataclass
 class StepContext:
-    """The present micro-batch, as a part of its step.
+    """The current micro-batch, as a part of its step.
 
     Attributes:
         keys: The key of each example, which decides what dropout keeps; None in evaluation.
-        examples: How many neighbouring examples a batch normalisation takes its statistics of; 0 if it takes the running
-            ones, as in evaluation.
+        examples: The number of neighbouring examples from which a batch normalisation computes its statistics; 0 if it uses the
+            running ones, as in evaluation.
         added: What layers add to the mean loss of this pass.
         statistics: For each batch normalisation, what it saw in this step, in the order of the examples.
-        ties: Notes the tokens that lie between two experts, if anyone wants to know.
+        ties: Notes the tokens that lie between two experts; None if that is not needed.
     """
 
     keys: np.ndarray | None = None

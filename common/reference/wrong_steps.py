@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def change_gradients(program: TrainingProgram, change: Callable[[Batch, float, Arrays], Part]) -> None:
-    """Has a program go on with other gradients than the right ones, or report another loss.
+    """Makes a program continue with wrong gradients, or report a wrong loss.
 
     Args:
         program: The program to be made wrong.
@@ -28,7 +28,7 @@ def change_gradients(program: TrainingProgram, change: Callable[[Batch, float, A
 
 
 def train_on(program: TrainingProgram, batch_of: Callable[[Batch], Batch]) -> None:
-    """Has a program take its steps on other batches.
+    """Makes a program take its steps on wrong batches.
 
     Args:
         program: The program to be made wrong.
@@ -41,12 +41,12 @@ def train_on(program: TrainingProgram, batch_of: Callable[[Batch], Batch]) -> No
 def weigh_parts(
     program: TrainingProgram, weights_of: Callable[[Batch], Sequence[float]], on_loss: bool = False
 ) -> None:
-    """Has a program weigh contiguous equal parts of its batch, each by 1 in the right step.
+    """Makes a program weight contiguous equal parts of its batch; each weight is 1 in the right step.
 
     Args:
         program: The program to be made wrong.
-        weights_of: Returns the weight of each part, as many for each device.
-        on_loss: Whether the reported loss is weighed as well.
+        weights_of: Returns the weight of each part; every device has the same number of parts.
+        on_loss: Whether the reported loss is weighted as well.
     """
 
     def gradients(batch: Batch) -> Part:
@@ -59,7 +59,7 @@ def weigh_parts(
 
 
 def parts_of(program: TrainingProgram, batch: Batch, count: int) -> list[Part]:
-    """Takes contiguous parts of a batch forward and backward, each alone.
+    """Takes each of several contiguous parts of a batch forward and backward.
 
     Args:
         program: The program with the weights.
@@ -81,7 +81,7 @@ def combine(program: TrainingProgram, parts: Sequence[Part], weights: Sequence[f
     """Adds up the gradients of parts, and exchanges the sums of each device as the program does.
 
     Args:
-        program: Whose run says how many devices there are.
+        program: The program, whose run says how many devices there are.
         parts: The parts, in order, as many for each device.
         weights: The weights of each part; all are 1 in the right step.
     """

@@ -1,10 +1,10 @@
-"""The run directory: plain files, readable however the run ended.
+"""The run directory: plain files that can be read no matter how the run ended.
 
 config.json         the complete request
 metrics.jsonl       the log of steps: one line per window, or per part of a long one, as training goes; attempts add to it
 process-ROLE.json   each process: its phase while it runs, what it measured when it is done
-state.npz           step, skipped, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME, counts/NAME; gone once the run is
-                    judged, but for --keep-state, a step that was not the same, and a run that failed
+state.npz           step, skipped, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME, counts/NAME; removed once the
+                    run is judged, except with --keep-state, after a step that was not the same, or if the run failed
 examples-ROLE.jsonl which examples the process gathered, a line for each checkpoint and one at the end
 checkpoints/        what --save-every saved, a folder each: `checkpoints/committed.py`
 ROLE.log            everything the process printed
@@ -34,21 +34,21 @@ from samestep.common.techniques import Techniques
 
 _ERROR_BYTES = 2048
 _OF_RUNS = ("config.json", "result.json", "error.json")
-"""Any of these makes a directory that of a run."""
+"""A directory with any of these files is a run directory."""
 COMPARISON = "compare.toml"
-"""Makes a directory that of a comparison."""
+"""A directory with this file is that of a comparison."""
 IMPORTS = "imports.json"
-"""In a description: what the worker imported and set while it made it."""
+"""The file of a description that says what the worker imported and set while it made it."""
 DESCRIBE = "describe.json"
-"""What asks for a description of the user's model."""
+"""The request for a description of the user's model."""
 ANSWERED = "answered"
-"""What says that a process has done all that it was asked for, and did not just end."""
+"""The mark of a process that has done everything it was asked for, and did not just end."""
 MODEL = "model"
 """The folder of the description in a run directory."""
 
 
 def refuse_taken(directory: Path) -> None:
-    """Keeps what is in a directory from being written over, or from being taken for ours.
+    """Refuses a directory whose contents would be overwritten, or taken for ours.
 
     Raises:
         ConfigError: The directory holds something, or cannot be written.
@@ -114,7 +114,7 @@ def open_run(directory: Path, config: RunConfig) -> Path:
 
 
 def write_config(directory: Path, config: RunConfig) -> None:
-    """Writes the request into a run directory, which has the description of the model, if there is one.
+    """Writes the request into a run directory, which already holds the description of the model if there is one.
 
     Args:
         directory: The run directory.
@@ -172,8 +172,8 @@ def _fields(owner: type, what: str, values: object) -> dict[str, typing.Any]:  #
 def reserve_error(directory: Path) -> None:
     """Puts an `error.json` into a new run directory, to be removed once there is a result.
 
-    If a full disk or the parent's death ends the run, the file still records that it did not end. Better reasons are
-    written over it in place, which needs no further room.
+    If a full disk or the parent's death cuts off the run, the file still says so. Better reasons overwrite it in place, which
+    needs no further room.
     """
     error = {"type": "WorkerFailed", "role": "", "message": f"the run in {directory} was cut off before it ended"}
     with os.fdopen(reopen(directory / "error.json"), "r+") as file:
@@ -229,7 +229,7 @@ def read_error(directory: Path) -> tuple[str, SamestepError] | None:
 
 
 def is_running(run: Path) -> bool:
-    """Returns whether a process of a run holds its place: a lock of a byte of `config.json`."""
+    """Returns whether a process of a run holds its place, which is a lock on a byte of `config.json`."""
     with contextlib.suppress(OSError):
         descriptor = os.open(run / "config.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:

@@ -9,7 +9,7 @@ server: {"ended": 1, "code": 0}   (-9: by signal 9)
 
 Above the server is its keeper, see `worker/keeper.py`. It writes into the same pipe, first of all:
 keeper: {"pids": {"server": 4709, "maker": 4708}}
-keeper: {"died": "server", "code": -9}   last of all, if one of them died although nobody asked it to
+keeper: {"died": "server", "code": -9}   last of all, if one of them died unasked
 """
 
 from typing import TypedDict
@@ -18,9 +18,9 @@ from typing import TypedDict
 class Command(TypedDict, total=False):
     """A command to a server.
 
-    To make a private network, in place of the last one, with a link for each of `network` workers if there are any; to
-    import modules, which the workers to come then share; to start worker `start` at a place in that network, or outside; or
-    to send signal `number` to worker `signal`.
+    It makes a private network, in place of the last one, with a link for each of `network` workers if there are any; or imports
+    modules, which later workers then share; or starts worker `start` at a place in that network or outside of it; or sends
+    signal `number` to worker `signal`.
     """
 
     network: int
@@ -38,9 +38,9 @@ class Command(TypedDict, total=False):
 
 
 class Reply(TypedDict, total=False):
-    """What a server reports: that it is ready, what it has imported or made, that a worker was started, or how one ended.
+    """A report of a server: that it is ready, what it has imported or made, that a worker was started, or how one ended.
 
-    And what its keeper reports: which processes there are beside it, and which of them died.
+    Or a report of its keeper: which processes there are besides it, and which of them died.
     """
 
     pids: dict[str, int]

@@ -1,7 +1,7 @@
-"""How a process imports its framework: a fork server before it forks, a worker that something else started by itself.
+"""How a process imports its framework: a fork server before it forks, or a worker that something else started.
 
-A fork server also imports what the process that described a user's model did: its packages, not its file. So the workers to
-come share that, which took seconds.
+A fork server also imports the packages that the process that described a user's model imported, but not the user's file. So
+later workers share these imports, which take seconds.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class Imports:
 
     Attributes:
         modules: Their names, in order.
-        environment: The variables that were set when they were imported first, which packages read then.
+        environment: The variables that were set when they were first imported, which packages read then.
     """
 
     modules: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Imports:
 
 
 def import_framework(framework: str) -> None:
-    """Imports what the catalogue lists, unless it is there already, and reads the versions that each run's log names."""
+    """Imports what the catalogue lists, unless that was done before, and reads the versions that each run's log names."""
     import_modules(framework_info(framework).preload)
     for package in deciding_packages(framework):
         installed_version(package)
@@ -50,7 +50,7 @@ def deciding_packages(framework: str) -> tuple[str, ...]:
 
 @functools.cache
 def installed_version(package: str) -> str:
-    """Finds the version of a package, or "" if it is used from its source: a parsed page of text, so once a process."""
+    """Finds the version of a package, once for each process; "" if it is used from its source."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -58,10 +58,10 @@ def installed_version(package: str) -> str:
 
 
 def import_modules(names: Iterable[str]) -> None:
-    """Imports modules, unless they are there already.
+    """Imports modules that were not imported before.
 
-    What an import makes stays. Searching it for garbage meanwhile takes a third of the time; frozen, it stays shared
-    between a fork server and its workers.
+    Objects that an import makes stay. Searching them for garbage meanwhile would take a third of the time; frozen, they stay
+    shared between a fork server and its workers.
     """
     gc.disable()
     for name in names:
@@ -74,7 +74,7 @@ def preload(imports: Imports) -> None:
     """Imports modules in a process that will fork; of one that fails, the worker that needs it will say so.
 
     Raises:
-        RuntimeError: An import has started a thread, which a fork would leave behind in whatever it holds.
+        RuntimeError: An import has started a thread, and a fork would leave its locks held.
     """
     before = _num_threads()
     with _set(imports.environment):
@@ -99,10 +99,10 @@ def _set(environment: Mapping[str, str]) -> Iterator[None]:
 
 
 def imported_since(modules: Collection[str], environment: Mapping[str, str], code: Iterable[str]) -> dict[str, object]:
-    """Returns what this process has imported and set since, as fields of `Imports`; the user's own files are left out.
+    """Returns what this process has imported and set since a moment, as fields of `Imports`; the user's own files are left out.
 
     Args:
-        modules: The names of the modules that were there.
+        modules: The names of the modules that were imported before.
         environment: The variables that were set.
         code: The user's files; the modules beside them are theirs.
     """
@@ -119,7 +119,7 @@ def imported_since(modules: Collection[str], environment: Mapping[str, str], cod
 
 
 def own_modules() -> dict[str, str]:
-    """Returns the files of modules that nobody installed, such as those beside the user's file, with their digests."""
+    """Returns the files of modules that were not installed, such as those beside the user's file, with their digests."""
     standard = sysconfig.get_path("stdlib") + os.sep
     main = getattr(sys.modules["__main__"], "__file__", None)
     found = {}

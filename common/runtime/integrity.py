@@ -1,4 +1,4 @@
-"""Whether a result is whole, and whether the files beside it are of the same run."""
+"""Checks that a result is complete, and that the files beside it are of the same run."""
 
 import dataclasses
 import functools
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
 
 _ELSEWHERE = ("out", "described")
-"""Of a request: where its files were, which may have been moved."""
+"""The fields of a request that say where its files were, which may have been moved."""
 _NOT_ALWAYS_THERE = "metric_value"
-"""There is no AUC of examples of one class."""
+"""Metrics that may be missing: there is no AUC of examples of a single class."""
 _MOST_WHOLE = 2**63
-"""Beyond any count of bytes. Whole numbers of JSON have no limit, and those of what reads them do."""
+"""Larger than any count of bytes. Whole numbers in JSON have no limit, but programs that read them do."""
 _MOST_REAL = 1e100
-"""Beyond anything that is measured."""
+"""Larger than any measured number."""
 _REPEATED = ("framework", "strategy", "workload", "mesh", "dtype", "seed", "optimizer")
-"""What a result has twice, in its request as well."""
+"""The fields of a result that its request has as well."""
 
 
 def check_request(directory: Path, config: object) -> None:
@@ -94,7 +94,7 @@ def check_result(path: Path, values: object, result: "RunResult") -> None:
         result: The result that was made of them.
 
     Raises:
-        ConfigError: It does; the message says where.
+        ConfigError: The result is wrong; the message says where.
     """
     impossible = (said for said, holds in _RULES.items() if not holds(result))
     for wrong in itertools.chain(_damages(values, result, ""), _contradictions(result), impossible):
@@ -123,7 +123,7 @@ def _contradictions(result: "RunResult") -> Iterator[str]:
 
 
 def check_asked(config: RunConfig) -> None:
-    """Refuses a request that nobody could have made, as far as that can be seen without its data.
+    """Refuses a request that cannot have been made, as far as that can be seen without its data.
 
     Raises:
         ConfigError: A value is not of its type or not valid, or there is no such strategy or option.
@@ -194,7 +194,7 @@ def _short(value: object) -> str:
 
 
 _COMPLETE = ("mesh", "steps", "batch_size", "optimizer", "learning_rate")
-"""What a request has once it was parsed."""
+"""The fields that a request has once it was parsed."""
 _RULES: Mapping[str, Callable[["RunResult"], object]] = {
     "it predicts no device": lambda r: r.predicted.footprints,
     "config is not complete": lambda r: None not in [getattr(r.config, name) for name in _COMPLETE],
@@ -204,7 +204,7 @@ _RULES: Mapping[str, Callable[["RunResult"], object]] = {
     "parity has a deviation below 0": lambda r: (r.parity.max_relative_loss or 0) >= 0,
     "parity has a bound that is not above 0": lambda r: r.parity.loss_bound is None or r.parity.loss_bound > 0,
 }
-"""What must be so, by what is said otherwise."""
+"""Message -> the condition whose failure it reports."""
 
 
 def _devices(result: "RunResult") -> int:

@@ -1,4 +1,4 @@
-"""What one process of a run measured, under which conditions, and what makes such a record of JSON."""
+"""What one process of a run measured and under which conditions, and how such a record is read from JSON."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 LEAST_CORE_SECONDS = 1.0
-"""The kernel counts whole ticks, a few milliseconds each: of some hundred of them a share is known to a few percent."""
+"""The kernel counts whole ticks of a few milliseconds: with some hundred ticks, a share is accurate to a few percent."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,9 +24,9 @@ class Watched:
     Attributes:
         order_sha256: The SHA-256 digest of the first batches' indices into the data.
         compilations: The functions that it compiled or traced meanwhile.
-        core_seconds: What the run's cores had to give; 0 if this process did not watch them, like the next two.
-        busy_core_seconds: What of that was spent in processes, those of the run and others.
-        stolen_core_seconds: What of that other virtual machines had.
+        core_seconds: The available seconds of the run's cores; 0 if this process did not watch them, like the next two.
+        busy_core_seconds: The part of these spent in processes, of the run and others.
+        stolen_core_seconds: The part of these that other virtual machines had.
     """
 
     order_sha256: str = ""
@@ -38,13 +38,13 @@ class Watched:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What a run was timed under, beside what was asked for; each None or "" where nobody watched.
+    """The conditions under which a run was timed, beside its request; each is None or "" if it was not watched.
 
     Attributes:
         num_parameters: The number of parameters of the model.
         order_sha256: The SHA-256 digest of the first batches' indices into the data.
         compilations: The functions that its processes compiled or traced while the clock ran.
-        others_share: The share of its cores' time that processes of others had while the clock ran.
+        others_share: The share of its cores' time that other processes had while the clock ran.
         stolen_share: The share that other virtual machines had.
     """
 
@@ -62,15 +62,15 @@ class Usage:
     Attributes:
         role: The process.
         rank: The rank of the process.
-        sent_bytes_per_step: Over TCP.
-        received_bytes_per_step: Over TCP.
+        sent_bytes_per_step: The bytes sent over TCP.
+        received_bytes_per_step: The bytes received over TCP.
         sent_away_bytes_per_step: The part of what is sent that goes to other hosts.
         received_away_bytes_per_step: The part of what is received that comes from them.
         peak_rss_bytes: The most memory it has had.
         cpu_seconds: The time that its threads had a core, from the first timed window to the end of the last.
-        busy_seconds: The processor time of its threads in the observed step. Observing adds to it. None where a device
-            is not of the CPU, whose time no process has, as the next one.
-        idle_seconds: The rest of that step on its devices: it waited for others, or for a core.
+        busy_seconds: The processor time of its threads in the observed step. Observing adds to it. None, like the next one, for
+            devices other than CPUs, whose time belongs to no process.
+        idle_seconds: The rest of that step on its devices, in which it waited for others or for a core.
     """
 
     role: str
@@ -87,12 +87,12 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Saves:
-    """The checkpoints that one attempt at a run saved, or did not.
+    """The checkpoints that one attempt at a run saved or failed to save.
 
     Attributes:
-        steps: Where each was taken that is on the disk.
-        stall_seconds: What training waited for each that was begun.
-        write_seconds: What a thread then took to write each that is on the disk, beside training.
+        steps: The steps of the checkpoints that are on the disk.
+        stall_seconds: How long training waited for each checkpoint that was begun.
+        write_seconds: How long a thread then took, beside training, to write each checkpoint that is on the disk.
         skipped: How many were due while the one before was still being written.
         failed: Why each of the others is not on the disk.
     """
@@ -106,23 +106,23 @@ class Saves:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Measured(Usage):
-    """What one process measured; a process that only compiled a step has the defaults for what it did not train.
+    """What one process measured; a process that only compiled a step has defaults for everything about training.
 
     Attributes:
         first_step: The number of the first step.
         window_steps: The steps of each window; the first window is the first step alone, or with a warm-up of
             compression all steps up to the first that is compressed.
         window_seconds: Their seconds.
-        step_times: How many steps after the first one took how long, as `judging.percentiles` counts them; nothing where
-            the call that takes a step does not wait for it.
-        losses: One per step, on rank 0.
+        step_times: Counts of the seconds of the steps after the first one, as in `judging.percentiles`; empty if the call that
+            takes a step does not wait for it.
+        losses: One for each step, on rank 0.
         metric_value: The metric on the held-out examples; None except on rank 0.
         sends: What the process sent in the observed step, in order.
         footprints: The footprints of every device that the process can report.
         measures: The strategy's own quantities.
         served: The processes that only serve; on rank 0.
         dataset_sha256: The SHA-256 digest of the data.
-        device_note: As in `Hardware`, like the next two.
+        device_note: As in `Hardware`, like the next two fields.
         backend: What carried the exchanges.
         emulation: What ran instead of the strategy's own API.
         compiled: The step that was compiled, if none was taken.
@@ -130,12 +130,12 @@ class Measured(Usage):
             a comparison did so before its first row.
         cores: The CPU cores that the process was bound to.
         attempt: Counted from 1 where something restarts the process.
-        resumed_at: The step of the checkpoint that this attempt went on from; None if it began where the run begins.
+        resumed_at: The step of the checkpoint from which this attempt continued; None if it began where the run begins.
         saves: The checkpoints of this attempt.
         versions: The versions of Python and the packages that decide numbers.
         watched: What disturbed the timed windows.
-        step_parts: What the seconds of a step of this process go to; None where `no_parts` says why.
-        no_parts: Why there are none, in words.
+        step_parts: How the seconds of a step of this process are spent; None if `no_parts` says why.
+        no_parts: Why there are no parts, in words.
     """
 
     first_step: int = 0
@@ -166,14 +166,14 @@ class Measured(Usage):
 
 @functools.cache
 def adapter(kind: type) -> "pydantic.TypeAdapter":
-    """Makes what validates a dataclass; that takes longer than to use it."""
+    """Makes the validator of a dataclass, which takes longer than using it."""
     import pydantic  # here: no command needs it before it has a result to read
 
     return pydantic.TypeAdapter(kind)
 
 
 def validate(kind: type[Value], values: object, what: str) -> Value:
-    """Makes a dataclass of plain values, every field of it checked.
+    """Makes a dataclass from plain values, checking every field.
 
     Args:
         kind: The dataclass.
@@ -181,7 +181,7 @@ def validate(kind: type[Value], values: object, what: str) -> Value:
         what: Where they come from, for the message.
 
     Raises:
-        ConfigError: They are not of that kind; the message names the first field that is not.
+        ConfigError: A field is missing or wrong; the message names the first one.
     """
     try:
         return adapter(kind).validate_python(values)
@@ -197,7 +197,7 @@ def conditions(num_parameters: int, watched: Sequence[Watched], cpu_seconds: flo
     Args:
         num_parameters: The number of parameters of the model.
         watched: What each process watched, rank 0 first, which also watched the cores.
-        cpu_seconds: What all processes of the run had of the cores.
+        cpu_seconds: The seconds of the cores that all processes of the run had.
     """
     first = watched[0]
     spent = {"others_share": first.busy_core_seconds - cpu_seconds, "stolen_share": first.stolen_core_seconds}

@@ -1,4 +1,4 @@
-"""`process-ROLE.json`: a sign of life while a process runs, what it measured at the end."""
+"""`process-ROLE.json`: a sign of life while a process runs, and its measurements at the end."""
 
 import dataclasses
 import json
@@ -18,12 +18,12 @@ DONE = "done"
 EVALUATE = "evaluate"
 """The phase in which the steps that a process shows are held-out examples."""
 _READS, _WRITE_SECONDS = 10, 0.001
-"""How often a file is read that is half written, and how long after each other."""
+"""How often a file that is half written is read again, and the seconds between two attempts."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Life:
-    """What a process last showed of itself.
+    """The last sign of life of a process.
 
     Attributes:
         seen: When it wrote, in seconds since the epoch; 0 if it never did.
@@ -72,7 +72,7 @@ def read_measured(directory: Path, role: str) -> Measured:
         role: The role of the process.
 
     Raises:
-        WorkerFailed: The file is not there, or holds something else.
+        WorkerFailed: The file does not exist, or holds something else.
     """
     path = _path(directory, role)
     try:
@@ -82,7 +82,7 @@ def read_measured(directory: Path, role: str) -> Measured:
 
 
 def forget(directory: Path, role: str) -> None:
-    """Removes what an earlier attempt at a run left of a process, or it would be taken for a sign of life.
+    """Removes the file that an earlier attempt left for a process, which would otherwise be taken for a sign of life.
 
     Args:
         directory: The run directory.
@@ -96,7 +96,7 @@ def _path(directory: Path, role: str) -> Path:
 
 
 class ProcessFile:
-    """The file of the present process."""
+    """The file of the current process."""
 
     def __init__(self, directory: Path, role: str, rank: int, beat_seconds: float = 1.0) -> None:
         self.directory = directory

@@ -1,4 +1,4 @@
-"""Which processes there are, and in which state each is, read from /proc; and how one that runs a module of ours is started."""
+"""The processes of this machine and their states, read from /proc; and the command that runs one of our modules."""
 
 import sys
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _STATE, _PARENT, _STARTED = 0, 1, 19
 
 
 class Process(NamedTuple):
-    """A process as it was when somebody looked.
+    """A process as it was when /proc was read.
 
     Attributes:
         pid: Its number, which another process may have later.
@@ -52,7 +52,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def descendants(roots: Iterable[int]) -> list[Process]:
-    """Processes and everything that they started, directly or not, without what has ended.
+    """Returns processes and everything that they started, directly or not, without those that have ended.
 
     Args:
         roots: The numbers of the processes.
@@ -71,7 +71,7 @@ def descendants(roots: Iterable[int]) -> list[Process]:
 
 
 def module_line(module: str, *arguments: str) -> list[str]:
-    """Returns the command that runs one of our modules; a `queue.py` in the current folder does not take the place of Python's.
+    """Returns the command that runs one of our modules; a `queue.py` in the current folder does not shadow Python's.
 
     Args:
         module: Its name, below `samestep`.

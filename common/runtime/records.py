@@ -15,7 +15,7 @@ from samestep.common.runtime.step_parts import StepParts
 from samestep.common.steps.log import METRICS_BYTES
 
 SCHEMA_VERSION = 4
-"""Of the results that are written and read; it changes where a field gets another meaning."""
+"""The schema of results; it changes when a field gets another meaning."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Throughput:
 
     Attributes:
         median: The median of the windows.
-        slowest_window: None where nobody noted it, like the next one.
-        fastest_window: As fast as it got.
+        slowest_window: The slowest window; None if it was not noted, like the next one.
+        fastest_window: The fastest window.
         windows: How many there are.
     """
 
@@ -59,12 +59,12 @@ class HostBytes:
 
     Attributes:
         host: Its name.
-        within_bytes: From one of its processes to another one.
-        sent_bytes: To other hosts.
-        received_bytes: From other hosts.
-        predicted_within_bytes: None, like the other two, where no cost model says who sends to whom.
-        predicted_sent_bytes: To other hosts.
-        predicted_received_bytes: From other hosts.
+        within_bytes: The bytes from one of its processes to another one.
+        sent_bytes: The bytes to other hosts.
+        received_bytes: The bytes from other hosts.
+        predicted_within_bytes: The prediction of `within_bytes`; None, like the next two, without a cost model for it.
+        predicted_sent_bytes: The prediction of `sent_bytes`.
+        predicted_received_bytes: The prediction of `received_bytes`.
     """
 
     host: str
@@ -78,7 +78,7 @@ class HostBytes:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunIdentity:
-    """What ran: everything that decides the numbers, and where they were computed: `hosts` if an engine started the processes."""
+    """What ran: everything that affects the numbers, and the machine, or `hosts` if an engine started the processes."""
 
     schema_version: int
     config: RunConfig
@@ -121,7 +121,7 @@ class RunIdentity:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunCurve:
-    """What the steps did, from the log of the run, and the verdict on them. `state_sha256` is "" where nobody asked for it."""
+    """The steps, from the log of the run, and the verdict on them. `state_sha256` is "" unless it was requested."""
 
     first_step: int
     steps: int
@@ -146,13 +146,13 @@ class RunLedger:
 
     @property
     def measured(self) -> Ledger:
-        """What was measured, as `predicted` has what was expected: every device, and the sends of the first."""
+        """The measured ledger, in the form of `predicted`: every device, and the sends of the first one."""
         sends = self.processes[0].sends if self.processes else ()
         return Ledger(tuple(self.processes), sends, sum(row.sent_bytes_per_step for row in self.processes))
 
     @property
     def sent_bytes(self) -> float:
-        """What all processes together sent in a step, over TCP."""
+        """The bytes that all processes together sent over TCP in a step."""
         return self.measured.sent_bytes_per_step
 
     @property
@@ -168,7 +168,7 @@ class RunLedger:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSpeed:
-    """How long it took, under which conditions, and what the seconds of the median step go to; else `no_parts` says why not."""
+    """How long it took, under which conditions, and how the median step's seconds are spent, unless `no_parts` says why not."""
 
     examples_per_second: Throughput | None
     step_seconds_median: float | None
@@ -182,11 +182,11 @@ class RunSpeed:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunAttempts:
-    """What became of a run that was cut off, and what it saved.
+    """How a run that was cut off was continued, and what it saved.
 
     Attributes:
-        resumed_at: The step of the checkpoint that the last attempt went on from; None if it took every step.
-        lost_steps: How many steps were taken again, all attempts together.
+        resumed_at: The step of the checkpoint from which the last attempt continued; None if it took every step.
+        lost_steps: How many steps were repeated, over all attempts.
         saves: The checkpoints of the last attempt.
     """
 
@@ -197,10 +197,10 @@ class RunAttempts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunResult(RunAttempts, RunSpeed, RunLedger, RunCurve, RunIdentity):
-    """What happened. `status` is "trained", "not the same step" or "compiled"; every other end leaves an `error.json`.
+    """The result of a run. `status` is "trained", "not the same step" or "compiled"; every other end leaves an `error.json`.
 
-    It has the fields of its five parts, in JSON as well. `docs/glossary.md` has the words; bytes are bytes, seconds are
-    seconds, and None was not measured.
+    It has the fields of its five parts, in JSON as well. `docs/glossary.md` defines the terms. Units are bytes and seconds, and
+    None means not measured.
     """
 
     status: str
@@ -212,10 +212,10 @@ class RunResult(RunAttempts, RunSpeed, RunLedger, RunCurve, RunIdentity):
 
 
 def load_result(directory: Path) -> RunResult:
-    """Reads the result of a run, if it is whole and the files beside it are of the same run.
+    """Reads the result of a run, if it is complete and the files beside it are of the same run.
 
     Raises:
-        ConfigError: There is none, it is not one, or they are not.
+        ConfigError: There is no result, it is invalid, or the files are of another run.
     """
     path = directory / "result.json"
     try:

@@ -1,4 +1,4 @@
-"""Stack dumps: where a process hangs or crashes in native code, from the stacks of its threads in its log."""
+"""Stack dumps: find where a process hangs or crashes in native code, from the stacks of its threads in its log."""
 
 import dataclasses
 import faulthandler
@@ -9,7 +9,7 @@ from pathlib import Path
 
 DUMP_SIGNAL = signal.SIGUSR1
 CRASH = "Fatal Python error: "
-"""What Python writes to the log, followed by the stacks, when native code crashes."""
+"""The line that Python writes to the log, followed by the stacks, when native code crashes."""
 _THREAD = re.compile(r"hread 0x.*\(most recent call first\):\n((?:  .*\n)*)")
 _STANDARD_LIBRARY = re.compile(r"/python3[.\d]*/(?!site-packages/|dist-packages/)|^<frozen ")
 _LINE = re.compile(r'  File "(.*)", line (\d+) in (.*)\n')
@@ -38,10 +38,10 @@ def enable_stack_dumps() -> None:
 
 
 def crash_frame(stacks: str) -> Frame | None:
-    """Returns the innermost frame of the thread that crashed; None if there is none: it was not one of Python's.
+    """Returns the innermost frame of the thread that crashed; None if it was not a Python thread.
 
     Args:
-        stacks: What follows CRASH.
+        stacks: The text after CRASH.
     """
     _, _, current = stacks.partition("Current t")
     thread = _THREAD.match(current)
@@ -82,7 +82,7 @@ def waits(stack: Stack, module: str) -> bool:
 def sole_straggler(stacks: Mapping[int, Stack], module: str) -> int | None:
     """Returns the one process that does not wait for the others; None unless there is exactly one.
 
-    A process that does not answer is stopped or cannot run; it outranks those that do something else than wait.
+    A process that does not answer is stopped or cannot run; it takes precedence over those that do something other than wait.
 
     Args:
         stacks: The stacks by process; empty for one that did not answer.

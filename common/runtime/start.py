@@ -1,4 +1,4 @@
-"""The state that a run continues: read, and refused where the run could not continue it."""
+"""Reads the state that a run continues, and refuses it if the run could not continue from it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,11 +22,11 @@ def read_start(run: Run, start_from: str) -> TrainState:
     """Reads the state that a run starts from.
 
     Args:
-        run: What continues it.
+        run: The run that continues it.
         start_from: The directory, or the file.
 
     Raises:
-        ConfigError: There is none, it is of another model or optimizer, or its numbers cannot be trained on.
+        ConfigError: There is no state, it is of another model or optimizer, or training cannot continue from its numbers.
     """
     given, state = f"--start-from {start_from}", _read(run, Path(start_from))
     if state.step >= run.steps:

@@ -1,4 +1,4 @@
-"""`state.npz`: a TrainState on disk, or as bytes on the wire; nothing in it is unpickled."""
+"""`state.npz`: a TrainState on disk, or as bytes on the wire. It contains no pickles."""
 
 import hashlib
 import io
@@ -65,7 +65,7 @@ def read_state(directory: Path, asked: str = "--start-from", names: Collection[s
     Args:
         directory: The run directory.
         asked: What named it.
-        names: The arrays to read, as `read_arrays` takes them; all, unless given. The state lacks the others.
+        names: The arrays to read, as `read_arrays` takes them; by default all. The state lacks the others.
 
     Raises:
         ConfigError: The directory holds none.
@@ -80,9 +80,9 @@ def read_state(directory: Path, asked: str = "--start-from", names: Collection[s
 
 
 def digest_state(directory: Path) -> str:
-    """Returns the sha256 of a state that a run left, every bit, name and shape; "" if it left none that can be read here.
+    """Returns the SHA-256 of every bit of a state that a run left, with names and shapes; "" if none can be read here.
 
-    One array of it is in memory at a time.
+    Only one of its arrays is in memory at a time.
     """
     digest = hashlib.sha256()
     try:
@@ -95,10 +95,10 @@ def digest_state(directory: Path) -> str:
 
 
 def unflatten(arrays: Mapping[str, np.ndarray]) -> TrainState:
-    """Makes a state of its arrays by path, as in `params/hidden/kernel`.
+    """Makes a state from its arrays by path, as in `params/hidden/kernel`.
 
     Raises:
-        Unreadable: They are nothing that a state has.
+        Unreadable: An array is not part of a state.
     """
     params, buffers, slots, local, counts = {}, {}, dict[str, Arrays](), dict[int, Arrays](), dict[str, int]()
     for path, value in arrays.items():

@@ -1,7 +1,7 @@
-"""What the seconds of a measured step go to: parts that add up to it, for every row and without a trace.
+"""How the seconds of a measured step are spent: parts that add up to it, for every strategy and without a trace.
 
-A few steps more are taken after everything that counts. What a thread had of a core, and how long it was ready without one, is
-in the kernel's accounts of that thread; what is left of the step it was blocked.
+A few more steps are taken after all measurements. How long a thread was on a core, and how long it was ready without one, is in
+the kernel's accounts of that thread; for the rest of the step it was blocked.
 
 References:
     proc_pid_schedstat(5): nanoseconds on a core, nanoseconds ready to run without one, and slices.
@@ -18,17 +18,17 @@ _TASKS = Path("/proc/self/task")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepParts:
-    """The parts of a step, in seconds. Their sum is the step; of a run, they are scaled to its median timed step.
+    """The parts of a step, in seconds, which add up to the step. For a run, they are scaled to its median timed step.
 
     Attributes:
         computing_seconds: A device of the process computed: an operator ran, in passes or anywhere but in the update.
-        update_seconds: An operator of the update ran; None where nobody can say which do, and they are in `computing_seconds`.
+        update_seconds: An operator of the update ran; None if these cannot be told apart, and are part of `computing_seconds`.
         waiting_seconds: Blocked in a run of several processes: for an exchange, or for a process that is behind.
         idle_seconds: Ready, but without a core; or, in a run of one process, blocked.
-        python_seconds: On a core, but not in an operator: Python, and the framework's own bookkeeping. It is 0 where
-            Python cannot be told from what it computes.
-        steps: How many steps these are a mean of.
-        own_step_seconds: How long one of those took, before any scaling.
+        python_seconds: On a core, but not in an operator: Python, and the framework's own bookkeeping. It is 0 if Python cannot
+            be told apart from what it computes.
+        steps: The number of steps over which this is a mean.
+        own_step_seconds: How long one of these steps took, before any scaling.
     """
 
     computing_seconds: float
@@ -45,11 +45,11 @@ PARTS = tuple(field.name for field in dataclasses.fields(StepParts) if field.nam
 
 
 def mean(of_processes: Sequence[StepParts | None], step_seconds: float | None) -> StepParts | None:
-    """Returns the mean over processes, as shares of a step; None unless every process found the parts of its steps.
+    """Returns the mean over processes, scaled to a step; None unless every process found the parts of its steps.
 
     Args:
-        of_processes: At least one; whether the update is told apart is the same in all.
-        step_seconds: What the parts add up to; None if no step was timed.
+        of_processes: The parts of at least one process; the update is told apart in all of them or in none.
+        step_seconds: The seconds to which the parts add up; None if no step was timed.
     """
     found = [each for each in of_processes if each]
     if not step_seconds or len(found) < len(of_processes):
@@ -63,14 +63,14 @@ def mean(of_processes: Sequence[StepParts | None], step_seconds: float | None) -
 
 @dataclasses.dataclass(frozen=True)
 class AccountedSteps:
-    """Some steps, one after the other.
+    """Consecutive steps, with the kernel's accounts of the threads.
 
     Attributes:
         start_ns: The start of the first, as `time.time_ns()`.
         end_ns: The end of the last.
-        steps: How many.
-        accounts: What each thread had meanwhile, by its number; the one that took the steps is first.
-        waits: Whether the run has other processes, for which one that is blocked waits.
+        steps: The number of steps.
+        accounts: The account of each thread meanwhile, by its number; the thread that took the steps is first.
+        waits: Whether the run has other processes, for which a blocked one waits.
         devices: How many devices this process drives, times the threads of each.
     """
 
@@ -83,17 +83,17 @@ class AccountedSteps:
 
     @property
     def seconds(self) -> float:
-        """Of one step."""
+        """The seconds of one step."""
         return (self.end_ns - self.start_ns) / 1e9 / self.steps
 
     def parts(self, computing: float, update: float | None, python: float, ready: float) -> StepParts:
-        """Makes the parts of a step; what is left is blocked, and nothing is more than what the ones before it left.
+        """Makes the parts of a step; the rest is blocked, and no part is larger than what the parts before it leave.
 
         Args:
-            computing: Seconds of a step, as `StepParts` has them; the following as well.
-            update: None where it is part of `computing`.
-            python: On a core, in no operator.
-            ready: Without a core.
+            computing: Seconds of a step, as in `StepParts`, like the following.
+            update: The seconds of the update; None if they are part of `computing`.
+            python: The seconds on a core outside of operators.
+            ready: The seconds without a core.
         """
         left, taken = self.seconds, []
         for each in (computing, update or 0.0, python, ready):
@@ -114,13 +114,13 @@ class AccountedSteps:
     ) -> StepParts:
         """Makes the parts from when operators ran.
 
-        An operator lasts until it is done, also while its thread has no core. The kernel's accounts have what share of the
-        time that was, which is taken off every operator alike.
+        An operator lasts until it is done, also while its thread has no core. The kernel's accounts show the share of that
+        time, which is subtracted from every operator alike.
 
         Args:
             ran: The seconds of a step in which any operator ran.
-            updating: Those in which one of the update did; None where nobody can say.
-            taking: Those in which the thread was in one that takes the steps.
+            updating: The seconds in which an operator of the update ran; None if these cannot be told apart.
+            taking: The seconds in which the thread that takes the steps was in an operator.
             numbers: The threads that operators ran on.
         """
         first = next(iter(self.accounts))
@@ -133,10 +133,10 @@ class AccountedSteps:
         return self.parts(share * (ran - (updating or 0.0)), update, python, without)
 
     def parts_by_threads(self, computes: str = "") -> StepParts:
-        """Makes the parts from what threads had of cores alone.
+        """Makes the parts from the core time of threads alone.
 
         Args:
-            computes: How the names of the threads begin that run operators; the one that takes the steps does, unless given.
+            computes: The prefix of the names of threads that run operators; by default the thread that takes the steps does.
         """
         taking, *others = self.accounts.values()
         pool = [each for each in others if computes and each.name.startswith(computes)]
@@ -148,7 +148,7 @@ class AccountedSteps:
 
 @dataclasses.dataclass(frozen=True)
 class Thread:
-    """What a thread had.
+    """The kernel's account of a thread.
 
     Attributes:
         name: Its name, as its framework or the kernel calls it.
@@ -166,10 +166,10 @@ SplitSteps = Callable[[Callable[[], AccountedSteps]], StepParts]
 
 
 def read_threads(tasks: Path = _TASKS) -> dict[int, Thread]:
-    """Reads the kernel's accounts of the threads of this process, the main one first; where it keeps none, only that one's time.
+    """Reads the kernel's accounts of this process's threads, the main one first; only that one's time if the kernel keeps none.
 
     Args:
-        tasks: The kernel's folder of them.
+        tasks: The kernel's folder of these threads.
     """
     found = {}
     for number in sorted(map(int, os.listdir(tasks)), key=lambda number: (number != os.getpid(), number)):
@@ -182,11 +182,11 @@ def read_threads(tasks: Path = _TASKS) -> dict[int, Thread]:
 
 
 def used(before: dict[int, Thread], after: dict[int, Thread]) -> dict[int, Thread]:
-    """Returns what threads had between two readings.
+    """Returns the accounts of threads between two readings.
 
     Args:
         before: The first reading.
-        after: The second one; a thread that is only there has begun meanwhile.
+        after: The second reading; a thread that is only in this one began meanwhile.
     """
     nothing = Thread("", 0, 0)
     return {

@@ -1,7 +1,7 @@
-"""Which processes a run consists of, and which of them the present process is.
+"""The processes of a run, and which of them the current process is.
 
-A topology holds no address: `${host0}` and `${port0}` stand for the host of process 0 and a free port there. Whoever
-starts the processes fills them in.
+A topology holds no addresses: `${host0}` and `${port0}` stand for the host of process 0 and a free port there. They are filled
+in when the processes are started.
 """
 
 import dataclasses
@@ -20,9 +20,9 @@ LAUNCHED_AT = "SAMESTEP_LAUNCHED_AT"
 LAUNCHER = "SAMESTEP_LAUNCHER"
 """Set by our fork server: number and start of the process of our launcher."""
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
-"""How often the processes were started before, as torchrun and our launcher set it."""
+"""How often the processes were started before; set by torchrun and our launcher."""
 UNEVALUATED = "SAMESTEP_UNEVALUATED"
-"""Set by our launcher where only the losses and the state are asked for: the held-out examples are left alone."""
+"""Set by our launcher if only the losses and the state are needed, so held-out examples are not evaluated."""
 TIMEOUT = "SAMESTEP_TIMEOUT_SECONDS"
 """Set by a worker for its strategy: how long it may wait for other processes."""
 
@@ -37,7 +37,7 @@ def ranks(run: Run, further: int = 0) -> list[ProcessSpec]:
 
     Args:
         run: The run.
-        further: How many more there are.
+        further: The number of further processes.
     """
     count = run.num_devices + further
     _check_count(count)
@@ -67,7 +67,7 @@ def clients(run: Run) -> list[ProcessSpec]:
 def chief_workers_and_servers(run: Run) -> list[ProcessSpec]:
     """Returns a chief, one worker per device, and as many servers as the option `parameter_servers` says.
 
-    Asynchronous, the chief hands a dead worker's updates to the others.
+    In asynchronous mode, the chief hands a dead worker's updates to the others.
     """
     jobs = {"chief": 1, "worker": run.num_devices, "ps": run.options.parameter_servers}
     expendable = ("worker",) if run.options.consistency == "async" else ()
@@ -111,8 +111,8 @@ def bypass_proxies(hosts: Iterable[str], environment: Mapping[str, str]) -> dict
     """Makes the variables with which a process connects to its peers directly even where `http_proxy` is set, which gRPC obeys.
 
     Args:
-        hosts: Those of the peers.
-        environment: Says which others are reached directly.
+        hosts: The hosts of the peers.
+        environment: Says which other hosts are reached directly.
     """
     peers = ",".join(dict.fromkeys(hosts))
     return {name: ",".join(filter(None, [environment.get(name), peers])) for name in ("no_proxy", "NO_PROXY")}
@@ -131,7 +131,7 @@ def fill_in(spec: ProcessSpec, addresses: Sequence[tuple[str, int]]) -> dict[str
 
 
 def own_index(specs: Sequence[ProcessSpec], environment: Mapping[str, str]) -> int:
-    """Finds the present process in its topology, from the environment alone.
+    """Finds the current process in its topology, from the environment alone.
 
     Args:
         specs: The run's topology.
@@ -166,7 +166,7 @@ def read_whole(environment: Mapping[str, str], name: str, least: int, most: int)
         most: The largest.
 
     Raises:
-        ConfigError: It is none, or out of bounds.
+        ConfigError: It is no whole number, or out of bounds.
     """
     text = environment[name]
     if not re.fullmatch("[0-9]{1,9}", text) or not least <= int(text) <= most:
@@ -190,7 +190,7 @@ def _own_task(specs: Sequence[ProcessSpec], text: str) -> int:
 
 
 def trace_file(directory: Path, role: str) -> Path:
-    """Returns where a process leaves what it did in the traced steps, until the parent joins what all left.
+    """Returns the file for a process's activities in the traced steps, until the parent joins those of all processes.
 
     Args:
         directory: The run directory.

@@ -5,7 +5,7 @@ GPU, which
 
     multiplies matrices in tiles, all processors at once: a last round with few tiles takes as long as a full one
     moves the numbers between them through its memory: each kernel reads and writes whole tensors
-    waits, at each all-reduce along `tensor` and each all-to-all, for the last GPU of the group, then for the bytes
+    waits, at each all-reduce along `tensor` and each all-to-all, for the last GPU of the group, and then for the bytes
 
 Activations that are computed again belong to the backward pass. Numbers have two bytes. Scores of the attention pass through
 the memory, as they do without a fused attention; Megatron's fused softmax takes only multiples of four heads x sequences.
@@ -30,20 +30,20 @@ from samestep.common.seconds.shape import Shape
 _FORWARD_HOST = 0.45
 """The share of the host's time that the forward pass takes; chosen by left-out fits, which are as good from 0.4 to 0.46."""
 _FUSED, _SEPARATE = (5, 8), (10, 16)
-"""Norms and residuals, forward and backward: numbers read and written for each of the stream, on every rank along `tensor`.
-
-Separate kernels, each of which reads and writes whole tensors: a norm 2 and 5, a sum 3, and a sum of two gradients 3. Left-out
-fits chose those of Megatron's kernels, which do several of these at once."""
+"""Norms and residuals, forward and backward: how many numbers are read and written for each number of the residual stream, on
+every rank along `tensor`. With separate kernels, each of which reads and writes whole tensors, a norm takes 2 and 5, a sum 3,
+and a sum of two gradients 3. Left-out fits chose the numbers of Megatron's kernels, which do several of these at once."""
 _SCORES = (4.5, 5.5)
-"""Mask, softmax and dropout, forward and backward: the same for each score."""
+"""Mask, softmax and dropout, forward and backward: how many numbers are read and written for each score."""
 _LOGIT_BYTES = 20
-"""The loss: bytes read and written for each logit, in four-byte numbers."""
+"""The loss: how many bytes are read and written for each logit, in four-byte numbers."""
 _LOSS_EXCHANGES = 3
-"""What the parts of a vocabulary exchange of each token: its largest logit, that of its target, and the sum of exponentials."""
+"""What the parts of a vocabulary exchange for each token: the largest logit, that of the target, and the sum of
+exponentials."""
 
 
 class BlockPart(NamedTuple):
-    """What a GPU has of a block and of a micro-batch, and how it computes that.
+    """The part of a block and of a micro-batch that a GPU has, and how it computes that part.
 
     Attributes:
         rows: Sequences of the micro-batch.
@@ -51,8 +51,8 @@ class BlockPart(NamedTuple):
         forward_passes: How often the forward pass is computed: twice, if once more in the backward pass; 1.5 if half of it is.
         fused_attention: Whether scores stay on the chip.
         separate_kernels: Whether each norm and each residual sum is a kernel.
-        positions: GPUs that share the positions of a sequence.
-        owners: GPUs that share the experts.
+        positions: The number of GPUs that share the positions of a sequence.
+        owners: The number of GPUs that share the experts.
         others: The axes along which it exchanges all to all: each with its size, and how far apart two neighbours are.
         splits_sequence: Whether norms and residuals are split along `tensor` as well.
         is_mixture: Whether the block has experts in place of an mlp.
@@ -72,12 +72,12 @@ class BlockPart(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Passes:
-    """What the passes of one micro-batch through a block or the head take, forward and backward.
+    """The seconds of the passes of one micro-batch through a block or the head, forward and backward.
 
     Attributes:
-        alone: Seconds as if nothing were exchanged.
+        alone: Seconds without any exchange.
         seconds: Seconds with the all-reduces along `tensor`.
-        beside: Axis -> seconds of the exchanges along it, which come on top.
+        beside: Axis -> seconds of the exchanges along it, which are added.
     """
 
     alone: float
@@ -86,17 +86,17 @@ class Passes:
 
     @property
     def whole(self) -> float:
-        """Seconds with everything."""
+        """The seconds with all exchanges."""
         return sum(self.beside.values(), self.seconds)
 
 
 @functools.lru_cache(maxsize=2**15)  # layouts of the same parts have the same blocks
 def block_time(shape: Shape, part: BlockPart, machine: Machine) -> Passes:
-    """Predicts a block.
+    """Predicts the seconds of a block.
 
     Args:
         shape: The shape of the model.
-        part: What a GPU has of it.
+        part: The part of it that a GPU has.
         machine: What it runs on.
     """
     tokens, tensor = part.rows * shape.context / part.positions, part.tensor
@@ -158,7 +158,7 @@ class _Pass:
 
 
 def head_time(shape: Shape, rows: float, tensor: int, machine: Machine) -> Passes:
-    """Predicts logits and loss of a micro-batch, forward and backward.
+    """Predicts the seconds of the logits and the loss of a micro-batch, forward and backward.
 
     Args:
         shape: The shape of the model.
@@ -179,7 +179,7 @@ def head_time(shape: Shape, rows: float, tensor: int, machine: Machine) -> Passe
 
 
 def embedding_seconds(shape: Shape, rows: float, tensor: int, machine: Machine) -> float:
-    """Predicts the all-reduce that adds up the parts of an embedding whose vocabulary is split, of one micro-batch.
+    """Predicts the seconds of the all-reduce that sums the parts of an embedding with a split vocabulary, for one micro-batch.
 
     Args:
         shape: The shape of the model.

@@ -1,13 +1,13 @@
-"""The seconds of a step on the cores of a machine that was measured, for any model and any row with a ledger.
+"""The seconds of a step on the cores of a machine that was measured, for any model and any strategy with a ledger.
 
 A step takes, one after the other, since a process computes and exchanges on one core:
 
     matrices      three times the FLOPs of the forward pass (four where activations are computed again), at the rate that was
-                  measured for matrices of their size; what is frozen has no gradient by its weights, and ahead of all that
-                  is trained there is no backward pass
+                  measured for matrices of their size; frozen layers have no gradient by their weights, and there is no backward
+                  pass before the first trained layer
     elements      what the layers keep, each element at the measured seconds of an elementwise operation with its gradient
-    overhead      what a step of the row takes apart from arithmetic and bytes, as tiny models showed: so much a step, and so
-                  much for each segment and micro-batch that goes through it
+    overhead      what a step of the strategy takes besides arithmetic and bytes, as tiny models showed: a time for each step, and
+                  one for each segment and each micro-batch that goes through it
     sends         those of the ledger: the measured seconds of a small one, and the bytes at the measured rate
     update        the bytes of parameters, gradients and optimizer state that are read and written, at the rate of the memory
     bubble        (p - 1) / v micro-batches of the slowest of p ranks with v stages each
@@ -34,19 +34,19 @@ from samestep.common.workload.pipeline_schedule import SCHEDULES, stages_of_rank
 from samestep.common.workload.saved import BEHIND
 
 PART_OF_AXIS = {"tensor": "tensor_exchange", "pipe": "pipeline_sends", "data": "data_exchange"}
-"""What is exchanged along an axis -> the part of a step; along `data` is all that is along no other one."""
+"""Axis -> the part of a step for what is exchanged along it; everything that is along no other axis is along `data`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cores:
-    """What was measured of the cores of a machine.
+    """The measured rates of the cores of a machine.
 
     Attributes:
         matmul: Size of square matrices -> FLOP/s of their product on one core; the sizes ascend.
         element_seconds: The seconds of an elementwise operation and its gradient, for one element.
-        latency_seconds: Operation of a send -> seconds of a small one between two processes.
-        exchange_bytes_per_second: The same -> bytes a second of a large one.
-        overhead_seconds: Row -> seconds of a step beside everything else, and of each segment and micro-batch.
+        latency_seconds: Operation of a send -> the seconds of a small one between two processes.
+        exchange_bytes_per_second: Operation of a send -> the bytes per second of a large one.
+        overhead_seconds: Strategy -> the seconds of a step besides everything else, and those of each segment and micro-batch.
     """
 
     matmul: Mapping[int, float]
@@ -58,10 +58,10 @@ class Cores:
 
 @dataclasses.dataclass(frozen=True)
 class Taken:
-    """How a run takes its batch.
+    """How a run divides its batch.
 
     Attributes:
-        microbatch_size: Examples of a pass of one replica.
+        microbatch_size: The number of examples of a pass of one replica.
         schedule: The schedule of a pipeline, a key of `SCHEDULES`.
     """
 
@@ -70,7 +70,7 @@ class Taken:
 
     @classmethod
     def by(cls, run: Run) -> "Taken":
-        """Reads off a run how it takes its batch."""
+        """Returns how a run divides its batch."""
         rows = run.examples_per_pass
         if cls.is_staged(run):
             return cls(rows // run.options.microbatches, run.options.schedule)
@@ -90,7 +90,7 @@ def core_time(run: Run, backend: str, machine: Machine, cores: Cores) -> StepTim
     """Predicts the parts of a step.
 
     Args:
-        run: What is timed.
+        run: The run whose step is timed.
         backend: What carries its exchanges.
         machine: Its rates of memory and links; links that are slower than measured slow down all sends.
         cores: What was measured.

@@ -1,11 +1,10 @@
-"""The seconds in which gradients and parameters are exchanged between replicas and shards, as far as nothing hides them.
+"""The seconds of exchanges of gradients and parameters between replicas and shards that no computation hides.
 
 An all-reduce is a reduction and a gathering. Fully sharded parameters are gathered for the forward and for the backward pass of
 each micro-batch, in a pipeline once a step; gradients are reduced once a step.
 
-What hides behind a pass takes no longer than the pass computes, on each link by itself: exchanges inside a node and between
-nodes run at once. Nothing hides those of the block that comes first. While they run, some of the processors of a GPU move bytes
-and do not compute.
+A pass hides exchanges for as long as it computes, on each link separately: exchanges inside a node and between nodes run at
+once. Those of the first block are not hidden. While they run, some of the processors of a GPU move bytes and do not compute.
 
 References:
     Rajbhandari et al., arXiv 1910.02054, section 7; Zhao et al., arXiv 2304.11277, section 3.3 (FSDP); DeepSeek-AI, arXiv
@@ -23,19 +22,19 @@ from samestep.common.seconds.products import ITEM
 Links = Mapping[str, float]
 """Link, "node" or "network" -> seconds."""
 _EXCHANGE_PROCESSORS = 20
-"""Of a GPU, which exchange while the others compute."""
+"""The number of processors of a GPU that exchange while the others compute."""
 _BROADCASTS = 1
-"""Halves of an all-reduce that the broadcasts of ZeRO-1 take behind the update: `zero.py` has the sum."""
+"""The broadcasts of ZeRO-1 after the update, in halves of an all-reduce: `zero.py` has the calculation."""
 
 
 class Computed(NamedTuple):
-    """The passes of a stage, behind which exchanges hide.
+    """The passes of a stage, which hide exchanges.
 
     Attributes:
-        layers: Its blocks, each of which is exchanged by itself.
+        layers: Its blocks, each of which is exchanged separately.
         forward: Seconds that the forward pass of a micro-batch computes.
-        backward: The same of the backward pass.
-        links: Seconds that the passes keep a link busy themselves.
+        backward: The same for the backward pass.
+        links: Seconds in which the passes keep a link busy themselves.
     """
 
     layers: int
@@ -45,11 +44,11 @@ class Computed(NamedTuple):
 
 
 def data_exchange(layout: Layout, sizes: Mapping[SumGroup, float], passes: Computed, machine: Machine) -> float:
-    """Returns the seconds that exchanges of gradients and shards make a step longer.
+    """Returns the seconds by which exchanges of gradients and shards make a step longer.
 
     Args:
         layout: How the step is spread.
-        sizes: Who shares parameters -> how many of them a GPU would hold unsharded.
+        sizes: Group of GPUs that share parameters -> how many of these a GPU would hold unsharded.
         passes: The passes of a micro-batch.
         machine: What it runs on.
     """

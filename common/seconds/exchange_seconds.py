@@ -1,8 +1,8 @@
 """How long exchanges between GPUs take on the links of a machine.
 
 An all-reduce of N ranks around rings moves 2(N-1)/N of its bytes through each GPU. Where the ranks span nodes, the adapters of
-a node carry the rings of all groups that have members in it. Of an all-to-all each rank keeps 1/N; what goes to ranks of other
-nodes passes the adapters with what all other GPUs of the node send.
+a node carry the rings of all groups that have members in it. In an all-to-all each rank keeps 1/N; what goes to ranks of other
+nodes shares the adapters with what all other GPUs of the node send.
 
 References:
     Patarasuk and Yuan 2009 (the ring); Narayanan et al., arXiv 2104.04473, section 3 (tensor parallelism across nodes); NVIDIA
@@ -15,7 +15,7 @@ from samestep.common.costs.sizes import all_reduce_bytes
 from samestep.common.seconds.machine import Machine
 
 _RING, _NODE_HOP, _NETWORK_HOP = 8.4e-6, 3.4e-6, 14e-6
-"""Of a ring, by NCCL's own table: to start it, and each hop over NVLink and over the network."""
+"""The seconds of a ring by NCCL's own table: to start it, and for each hop over NVLink and over the network."""
 
 
 def spans_nodes(machine: Machine, ranks: int, stride: int) -> bool:
@@ -48,9 +48,9 @@ def all_reduce_seconds(machine: Machine, size: float, ranks: int, stride: int = 
 
 
 def ring_delay(machine: Machine, ranks: int, stride: int = 1) -> float:
-    """Returns the seconds that a gathering or a reduction around a ring takes however few bytes it has: it visits every rank.
+    """Returns the least seconds of a gathering or a reduction around a ring, which visits every rank, for any number of bytes.
 
-    An all-reduce over many nodes has trees, whose delay is next to nothing.
+    An all-reduce over many nodes uses trees, whose delay is negligible.
 
     Args:
         machine: What it runs on.
@@ -65,7 +65,7 @@ def ring_delay(machine: Machine, ranks: int, stride: int = 1) -> float:
 
 
 def all_to_all_seconds(machine: Machine, size: float, ranks: int, stride: int = 1) -> float:
-    """Returns the seconds in which the bytes of an all-to-all are on the links; those inside a node and the others run at once.
+    """Returns the seconds in which the bytes of an all-to-all are on the links; those inside a node and others run at once.
 
     Args:
         machine: What it runs on.
@@ -84,14 +84,14 @@ def all_to_all_seconds(machine: Machine, size: float, ranks: int, stride: int = 
 def send_seconds(machine: Machine, size: float, distance: int, num_gpus: int) -> float:
     """Returns the seconds of a send while all GPUs send as much; both directions run at once.
 
-    A pipeline moves at the pace of its slowest link. Where its GPUs span nodes, that is between two of them: as many GPUs of a
-    node send to another one as receivers are far away, and all of them at most.
+    A pipeline moves at the pace of its slowest link. If its GPUs span nodes, that is a link between two nodes: as many GPUs of
+    a node send to another node as the receivers are ranks away, at most all of them.
 
     Args:
         machine: What it runs on.
         size: The bytes that a GPU sends.
         distance: How far away the receiver is, in ranks.
-        num_gpus: How many GPUs there are.
+        num_gpus: The number of GPUs.
     """
     within = size / (machine.node_bytes_per_second * machine.node_share) if distance < machine.gpus_per_node else 0.0
     crossing = min(distance, machine.gpus_per_node) if num_gpus > machine.gpus_per_node else 0
@@ -100,7 +100,7 @@ def send_seconds(machine: Machine, size: float, distance: int, num_gpus: int) ->
 
 @functools.lru_cache(maxsize=256)
 def last_of(ranks: int) -> float:
-    """Returns how late the last of several ranks is, if each is late by a random time with mean 1: 1 + 1/2 + ... + 1/N.
+    """Returns how late the last of N ranks is on average, if each is late by a random time with mean 1: 1 + 1/2 + ... + 1/N.
 
     It is the mean of the largest of N exponentially distributed times.
 

@@ -1,10 +1,10 @@
-"""The bytes of the fullest GPU under Megatron-LM and under torchtitan's FSDP, which keep state otherwise than samestep's rows.
+"""The bytes of the fullest GPU under Megatron-LM and torchtitan's FSDP, which keep state differently from our strategies.
 
 Parameters come from the same table as the ledgers' (`DecoderSpec`), and activations are the textbook's.
 
-Megatron-LM holds, of each parameter, 2 bytes and 4 of its gradient, and 12 of optimizer state, which its distributed optimizer
-shards. Beside them there are workspaces, and what each stage of a pipeline received last. torchtitan holds 16 bytes of each
-parameter, sharded.
+Megatron-LM holds, for each parameter, 2 bytes, 4 bytes of its gradient, and 12 bytes of optimizer state, which its distributed
+optimizer shards. In addition there are workspaces, and what each stage of a pipeline received last. torchtitan holds 16 bytes
+for each parameter, sharded.
 
 References:
     Korthikanti et al., arXiv 2205.05198, equations 1 and 2; Rajbhandari et al., arXiv 1910.02054, section 3.1;
@@ -25,25 +25,25 @@ from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.common.workload.split import even_split_table
 
 _CUBLAS_BYTES = 2 * 32 * 2**20
-"""A workspace of cuBLAS for the thread of the forward pass, and one for that of the backward pass."""
+"""The bytes of cuBLAS' workspaces: one for the thread of the forward pass, and one for that of the backward pass."""
 _TRANSFORMER_ENGINE_BYTES = 32 * 2**20
 """Its workspace on GPUs from Hopper on; 4 MiB on older ones."""
 _LOGIT_BYTES = 6
-"""Of a logit: itself, and its probability in four bytes, which becomes its gradient."""
+"""The bytes of a logit: itself, and its probability in four bytes, which becomes its gradient."""
 _SHARDED_LOGIT_BYTES = 12
-"""The same without Megatron's fusion: logit, its copy in four bytes, the gradients of both."""
+"""The same without Megatron's fusion: the logit, its copy in four bytes, and the gradients of both."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MegatronLayout:
-    """How Megatron-LM spreads a model, as far as it matters for memory.
+    """How Megatron-LM spreads a model, as far as memory depends on it.
 
     Attributes:
         tensor: GPUs that share each matrix.
-        pipe: GPUs that share the layers.
-        chunks: Stages of each GPU of the pipeline.
-        data: Replicas.
-        microbatch_size: Sequences of a pass.
+        pipe: The number of GPUs that share the layers.
+        chunks: The number of stages of each GPU of the pipeline.
+        data: The number of replicas.
+        microbatch_size: The number of sequences of a pass.
         is_tied: Whether the head is the table of tokens.
         shards_optimizer: Whether the optimizer's state is sharded along `data`.
         fused_attention: Whether the scores of the attention stay on the chip.
@@ -62,7 +62,7 @@ class MegatronLayout:
 
 
 def megatron_bytes(shape: Shape, held: MegatronLayout) -> tuple[float, float]:
-    """Predicts what the last rank of Megatron-LM has allocated between two steps, and at most.
+    """Predicts the bytes that the last rank of Megatron-LM has allocated between two steps, and at most.
 
     Args:
         shape: The shape of the model.
@@ -124,12 +124,12 @@ def _block_bytes(shape: Shape, rows: int, tensor: int, fused_attention: bool) ->
 def sharded_bytes(shape: Shape, layout: Layout) -> float:
     """Predicts what PyTorch reserves on the fullest GPU under torchtitan's FSDP with tensor and pipeline parallelism.
 
-    With full recomputation a block keeps its input, and one block of the stage has all it needs; with the selective one it
-    keeps every other product and the attention's output.
+    With full recomputation a block keeps its input, and one block of the stage holds everything; with selective recomputation a
+    block keeps every other product and the attention's output.
 
     Args:
         shape: The shape of the model.
-        layout: How it is spread; with one forward pass it recomputes selectively.
+        layout: How it is spread; one forward pass means selective recomputation.
     """
     params = shape.layers * shape.block_params + 2 * shape.vocabulary * shape.width
     layers = math.ceil(shape.layers / layout.pipe)

@@ -1,9 +1,9 @@
-"""The seconds of a step on several hosts of cores: what leaves a host has to pass its link.
+"""The seconds of a step on the cores of several hosts: everything that leaves a host has to pass its link.
 
 Hosts are filled one after the other. Each has one link, which sends and receives at once. A part of a step takes as long as the
 slower of two things: its exchanges between processes of one host, as they were measured, and what the busiest host sends or
-receives, at the rate of its link. Nothing is taken to be hidden behind computing: the bucket with the first layers' gradients is
-the last that is ready.
+receives, at the rate of its link. Computation is assumed to hide nothing: the bucket with the first layers' gradients is the
+last to be ready.
 """
 
 import collections
@@ -27,11 +27,11 @@ def with_links(machine: Machine, bandwidth: str) -> Machine:
     """Returns a machine as one of several that have links to each other.
 
     Args:
-        machine: What was measured of one alone.
+        machine: The measurements of one machine alone.
         bandwidth: What the link of each carries in either direction, as in 1gbit.
 
     Raises:
-        ConfigError: No link carries that.
+        ConfigError: No link has that bandwidth.
     """
     given = {"network_bytes_per_second": read_bandwidth(bandwidth) / 8, "network_share": PAYLOAD}
     sources = {
@@ -56,7 +56,7 @@ def over_hosts(time: StepTime, passed: Mapping[str, float], machine: Machine) ->
 
 
 def busiest(run: Run, per_host: int) -> dict[str, float]:
-    """Returns what the busiest host sends to others or receives from them in a step, in bytes, for each axis; {} of one host.
+    """Returns the bytes that the busiest host sends to others or receives from them in a step, for each axis; {} for one host.
 
     Args:
         run: What is predicted.

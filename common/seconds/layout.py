@@ -23,9 +23,9 @@ class SumGroup(NamedTuple):
     """GPUs that have the same parameters, or shards of them.
 
     Attributes:
-        shards: How many have a shard each.
+        shards: The number of GPUs with different shards.
         shard_stride: How far apart two of these are.
-        replicas: How many have the same shard, or the whole.
+        replicas: The number of GPUs with the same shard, or the whole.
         replica_stride: How far apart two of these are.
     """
 
@@ -42,22 +42,24 @@ class Layout:
     Neighbours along `tensor` are neighbours in a node, then those along `expert`, `shard`, `context`, `data` and `pipe`.
 
     Attributes:
-        batch_size: Sequences of a step, over all GPUs.
-        microbatch_size: Sequences of a pass of one replica.
-        data: Replicas, or with `sharding` shards.
-        shard: Shards of each replica, all of whose state is sharded (`sharding` 3).
+        batch_size: The number of sequences of a step, over all GPUs.
+        microbatch_size: The number of sequences of a pass of one replica.
+        data: The number of replicas, or of shards if `sharding` is set.
+        shard: The number of shards of each replica, all of whose state is sharded (`sharding` 3).
         tensor: GPUs that share each matrix.
-        pipe: GPUs that share the layers.
-        beside: Further axes, each of which says in `common/axes/` what is exchanged along it.
+        pipe: The number of GPUs that share the layers.
+        beside: Further axes; the file of each in `common/axes/` says what is exchanged along it.
         schedule: The schedule of the pipeline, a key of `SCHEDULES`.
         sharding: What is sharded along `data`: 0 nothing, 1 the optimizer's state, 2 also gradients, 3 also parameters
-            (FSDP); the stages of ZeRO. With `shard`: 2 if what was gathered stays for the whole step.
-        forward_passes: How often a block's forward pass is computed: twice, if once more in the backward pass; 1.5 if half is.
+            (FSDP); the stages of ZeRO. With `shard`: 2 if gathered parameters stay for the whole step.
+        forward_passes: How often a block's forward pass is computed: 2 if it is recomputed in the backward pass, 1.5 if half of
+            it is.
         overlaps: Whether gradients and parameters are exchanged while other layers compute, as DDP and FSDP do.
         fused_attention: Whether the scores of the attention stay on the chip.
         separate_kernels: Whether each norm and each residual sum is a kernel, as in PyTorch without a compiler.
         splits_sequence: Whether norms and residuals are split along `tensor` as well.
-        shards_along_expert: Whether `shard` shards all but the experts along `expert` as well; else these have the same.
+        shards_along_expert: Whether `shard` also shards everything but the experts along `expert`; otherwise GPUs along it hold
+            the same.
     """
 
     batch_size: int
@@ -78,7 +80,7 @@ class Layout:
 
     @staticmethod
     def sizes_along(mesh: Mesh) -> Mapping[str, int]:
-        """Returns the sizes of the axes of a mesh that are fields: shards of the only replica lie along `data`."""
+        """Returns the sizes of the axes of a mesh that are fields; the shards of a single replica lie along `data`."""
         sizes = {name: mesh.axis(name) for name in _FIELDS}
         return sizes if mesh.replica_axes else {**sizes, "data": mesh.shard, "shard": 1}
 
@@ -94,7 +96,7 @@ class Layout:
 
     @property
     def num_gpus(self) -> int:
-        """All GPUs."""
+        """The number of all GPUs."""
         return self.data * self.shard * self.beside.size * self.tensor * self.pipe
 
     @property
@@ -104,12 +106,12 @@ class Layout:
 
     @property
     def shards_replicas(self) -> bool:
-        """Whether what is sharded is so among the GPUs that would be replicas; else `shard` has the shards."""
+        """Whether state is sharded among the GPUs that would be replicas; otherwise `shard` has the shards."""
         return self.sharding > 0 and self.shard == 1
 
     @property
     def group(self) -> SumGroup:
-        """Who shares the parameters that are not those of experts: every GPU along `expert` has the same, or other shards."""
+        """The group that shares all parameters but those of experts: GPUs along `expert` have the same ones, or other shards."""
         replicas, owners, tensor = self._replicas, self.beside.parts("stacked"), self.tensor
         if self.shard == 1:
             return SumGroup(1, tensor, replicas * owners, tensor)
@@ -121,7 +123,7 @@ class Layout:
 
     @property
     def expert_group(self) -> SumGroup:
-        """Who shares the parameters of the experts of a GPU."""
+        """The group that shares the parameters of the experts of a GPU."""
         stride = self.tensor * self.beside.parts("stacked")
         return SumGroup(self.shard, stride, self._replicas, stride * self.shard)
 

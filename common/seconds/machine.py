@@ -1,8 +1,8 @@
-"""A machine as rates: what a GPU computes and moves a second, and what the links between GPUs carry.
+"""A machine as rates: what a GPU computes and moves per second, and what the links between GPUs carry.
 
 A machine is a file in `common/seconds/machines/`, or any file of the same form: a title, and for each rate a table with its
-`value` and its `source`. What a data sheet has must be there. What only measurements have (the shares of the peaks that are
-reached, and the seconds of what is no arithmetic) is that of `REFERENCE` where a file leaves it out.
+`value` and its `source`. Rates from a data sheet are required. Rates that only measurements have (the shares of the peaks that
+are reached, and the seconds of everything but arithmetic) are those of `REFERENCE` if a file leaves them out.
 """
 
 import dataclasses
@@ -20,14 +20,14 @@ _FOLDER = Path(__file__).parent / "machines"
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """What a file may say of a rate.
+    """The limits of a rate in a file.
 
     Attributes:
         least: The smallest value that any machine has.
         most: The largest.
         unit: Its unit.
         is_measured: Whether only measurements have it, and no data sheet.
-        may_lack: Whether a file may leave it out, for which nothing stands in.
+        may_lack: Whether a file may leave it out without a default.
     """
 
     least: float
@@ -54,28 +54,28 @@ class Machine:
     """GPUs in nodes. A rate is that of one GPU, in one direction.
 
     Attributes:
-        title: What it is, in words.
+        title: Its name in sentences.
         gpus_per_node: The GPUs that the fast links connect.
         processors: The streaming multiprocessors of a GPU, each of which computes one tile of a matrix at a time.
         memory_bytes: The memory of a GPU.
         peak_flops_per_second: The peak rate of dense matrix products in the precision of training.
-        memory_bytes_per_second: Between a GPU and its memory.
-        node_bytes_per_second: From a GPU to others of its node.
-        network_bytes_per_second: From a node to others, over all its adapters.
-        matrix_share: What matrix products reach of the peak while every processor has a tile.
-        unaligned_share: What the head reaches of its speed where the vocabulary is not a multiple of 8, which tensor cores
+        memory_bytes_per_second: The rate between a GPU and its memory.
+        node_bytes_per_second: The rate from a GPU to others of its node.
+        network_bytes_per_second: The rate from a node to others, over all its adapters.
+        matrix_share: The share of the peak that matrix products reach while every processor has a tile.
+        unaligned_share: The share of its speed that the head reaches if the vocabulary is not a multiple of 8, which tensor cores
             and loads of 16 bytes need.
-        memory_share: What kernels that read and write whole tensors once reach of the rate of the memory.
-        attention_share: The same of the kernels on scores of the attention: masks, softmax, dropout.
-        fused_attention_share: What a fused attention reaches of the peak of matrix products.
-        node_share: What collectives reach of the links in a node.
-        network_share: What collectives and sends reach of the network.
+        memory_share: The share of the memory's rate that kernels reach which read and write whole tensors once.
+        attention_share: The same for the kernels on attention scores: masks, softmax, dropout.
+        fused_attention_share: The share of the peak of matrix products that fused attention reaches.
+        node_share: The share of the links in a node that collectives reach.
+        network_share: The share of the network that collectives and sends reach.
         block_host_seconds: The host's time to launch the kernels of a block, forward and backward.
         all_reduce_host_seconds: The host's time for one all-reduce along `tensor`.
-        unfused_softmax_seconds: More of the host's time in a block where Megatron's fused softmax refuses the sizes.
+        unfused_softmax_seconds: The host's additional time for a block if Megatron's fused softmax refuses the sizes.
         wait_seconds: How late a GPU is on average at an all-reduce along `tensor`.
-        device_watts: What a GPU draws at most; None if nobody says so.
-        sources: Where each value is from, by field.
+        device_watts: The most power that a GPU draws; None if not known.
+        sources: Field -> the source of its value.
     """
 
     title: str
@@ -123,7 +123,7 @@ def load_machine(name: str) -> Machine:
         name: That of a file in `common/seconds/machines/`, or a path that ends in `.toml`.
 
     Raises:
-        ConfigError: There is none, or a rate is missing, unknown or absurd.
+        ConfigError: The file does not exist, or a rate is missing, unknown or absurd.
     """
     path = Path(name) if name.endswith(".toml") else machines().get(name)
     if path is None:
@@ -137,7 +137,7 @@ def load_machine(name: str) -> Machine:
 
 
 def parse_machine(tables: Mapping[str, object], where: str) -> Machine:
-    """Checks what a machine file says.
+    """Checks and reads the contents of a machine file.
 
     Args:
         tables: A title, and for each rate a table of its value and its source.

@@ -1,10 +1,10 @@
-"""Measured iterations of vTrain (`common/seconds/vtrain`, MIT licence): what ran, and for how long.
+"""The measured iterations of vTrain (`common/seconds/vtrain`, MIT licence): what ran, and how long it took.
 
 Rows on up to 8 GPUs are of one server, the others of a cluster.
 
 The rows on one server are predicted without recomputation, although the paper says that they have it: with it, the large ones
-would have reached more than the peak of an A100 beside what their other kernels must move. Their head, where the vocabulary is
-whole, takes four times what its FLOPs do: 50257 is not a multiple of 8, and nothing seems to pad it there.
+would have exceeded the peak of an A100, given what their other kernels must move. Their head, if the vocabulary is not split,
+takes four times as long as its FLOPs would: 50257 is not a multiple of 8, and nothing seems to pad it there.
 
 References:
     Bang et al., arXiv 2312.12391 (vTrain).
@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent / "vtrain"
 SERVER_GPUS = 8
 VOCABULARY = 50257
 _MOST_BYTES = 2**24
-"""Of a file of rows: some 200,000 of them."""
+"""The most bytes of a file of rows: some 200,000 of them."""
 COLUMNS = {
     "gpus": "# GPUs",
     "batch_size": "global batch",
@@ -42,7 +42,7 @@ COLUMNS = {
 """Field of the model or the layout -> its column."""
 SECONDS = "iteration time (ms)"
 _OF_MODEL = ("layers", "width", "heads", "context")
-"""The fields that are of the model; the others, but the number of GPUs, are of the layout."""
+"""The fields of the model; the others, except the number of GPUs, belong to the layout."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ class MeasuredIteration:
 
     @property
     def problem(self) -> str:
-        """Model, GPUs and batch: what a layout is chosen for."""
+        """The model, GPUs and batch for which a layout is chosen."""
         shape, layout = self.shape, self.layout
         sizes = f"{shape.heads} heads, {shape.context}: {layout.num_gpus} GPUs, {layout.batch_size}"
         return f"{self.model}, {sizes}"
@@ -93,7 +93,7 @@ class MeasuredIteration:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """One node or many, and the model on them."""
+        """The groups that the row counts in: one node or many, and the model on them."""
         nodes = "one node" if self.is_one_node else "many nodes"
         return nodes, f"{nodes}, {self.family}"
 
@@ -109,7 +109,7 @@ def read_rows(path: Path) -> list[MeasuredIteration]:
         path: A CSV file with vTrain's columns; others are ignored.
 
     Raises:
-        ConfigError: It cannot be read, has not the columns, or a value is no positive number.
+        ConfigError: It cannot be read, lacks columns, or a value is not a positive number.
     """
     try:
         reader = csv.DictReader(io.StringIO(read_text(path, _MOST_BYTES, "utf-8-sig"), newline=""))

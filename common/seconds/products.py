@@ -1,4 +1,4 @@
-"""The seconds of matrix products on one GPU: in tiles, all processors at once; of experts side by side, whose weights are read.
+"""The seconds of matrix products on one GPU, in tiles on all processors at once; and those of experts, whose weights are read.
 
 References:
     NVIDIA, "Matrix Multiplication Background", 2023 (tiles and waves).
@@ -15,11 +15,11 @@ ITEM = 2
 _TILE_ROWS = 128
 _TILE, _SMALL_TILE = _TILE_ROWS * 256, _TILE_ROWS * 128
 _SMALL_TILE_COST = 1.3
-"""What a number of a matrix takes in small tiles, as a multiple of what it takes in large ones; chosen by left-out fits."""
+"""The time of a number of a matrix in small tiles, as a multiple of that in large ones; chosen by left-out fits."""
 
 
 def moved_seconds(machine: Machine, size: float) -> float:
-    """Returns the seconds of bytes that are read or written once.
+    """Returns the seconds in which bytes are read or written once.
 
     Args:
         machine: What it runs on.
@@ -31,11 +31,11 @@ def moved_seconds(machine: Machine, size: float) -> float:
 def product_seconds(tokens: float, products: Iterable[tuple[float, float]], machine: Machine) -> tuple[float, float]:
     """Returns the seconds of products with weights, forward and backward.
 
-    Each has one like it for the gradient of its inputs, and one for that of its weights.
+    Each has another product of the same size for the gradient of its inputs, and one for that of its weights.
 
     Args:
-        tokens: Rows of the inputs.
-        products: Inputs and outputs of each.
+        tokens: The number of rows of the inputs.
+        products: The numbers of inputs and outputs of each product.
         machine: What it runs on.
     """
     ahead = back = 0.0
@@ -54,15 +54,16 @@ def _rounds(rows: float, columns: float, machine: Machine) -> float:
 
 
 def expert_seconds(shape: Shape, tokens: float, ranks: int, tensor: int, machine: Machine) -> tuple[float, float]:
-    """Returns the seconds of a rank's experts, forward and backward: products side by side, in tiles that no two share.
+    """Returns the seconds of a rank's experts, forward and backward: their products run side by side, in separate tiles.
 
-    Experts take alike. With few tokens each, reading their weights takes longer than multiplying with them.
+    All experts are assumed to take equally many tokens. With few tokens each, reading their weights takes longer than
+    multiplying.
 
     Args:
         shape: The shape of the model.
-        tokens: Those of a rank ahead of the exchange, each of which takes `top_k` experts.
-        ranks: How many ranks share the experts.
-        tensor: How many share each of them.
+        tokens: The tokens of a rank before the exchange, each of which takes `top_k` experts.
+        ranks: The number of ranks that share the experts.
+        tensor: The number of ranks that share each expert.
         machine: What it runs on.
     """
     here = shape.routed_experts / ranks

@@ -1,8 +1,8 @@
-"""What other projects published of their own steps, beside predictions: seconds, and bytes of the fullest GPU.
+"""What other projects published about their own steps, compared with predictions: seconds, and bytes of the fullest GPU.
 
 Sources are in `common/seconds/published/README.md`. Two shares of an H100 are fitted to llm-foundry's steps
-(`python -m benchmarks.fit_h100`), and no step is predicted with shares that have seen its model. Nothing else is fitted to these
-figures: what nobody measured of a GPU is that of `a100-80gb`.
+(`python -m benchmarks.fit_h100`), and no step is predicted with shares that have seen its model. Nothing else is fitted to
+these figures: rates of a GPU that were not measured are those of `a100-80gb`.
 """
 
 import csv
@@ -26,13 +26,13 @@ H100 = ("h100-80gb", "h100-96gb")
 """The machines whose shares are fitted to llm-foundry's steps."""
 LEFT_OUT = _FOLDER / "left-out.toml"
 CAUSES = _FOLDER / "causes.toml"
-"""Table -> figure that is far off -> why."""
+"""Table -> figure whose prediction is far off -> why."""
 FAR = 0.15
-"""The error from which on a published figure is told with its cause."""
+"""The error from which on a published figure is listed with its cause."""
 _FLOAT8 = 70.9 / 80.3
 """The shares of the peak of the best products in float8 and in bfloat16 on an H100 (`common/seconds/published/README.md`)."""
 _FIRST_FLASH_ATTENTION = 0.5
-"""The speed of FlashAttention by that of FlashAttention-2, which is "around 2x" (Dao, arXiv 2307.08691, abstract)."""
+"""The speed of FlashAttention relative to that of FlashAttention-2, which is "around 2x" (Dao, arXiv 2307.08691, abstract)."""
 
 
 def _lines(name: str) -> Iterator[Mapping[str, str]]:
@@ -63,7 +63,7 @@ def _layout(line: Mapping[str, str]) -> Layout:
 
 @dataclasses.dataclass(frozen=True)
 class PublishedStep:
-    """A step that somebody published.
+    """A published step.
 
     Attributes:
         row: The row of the table.
@@ -71,7 +71,7 @@ class PublishedStep:
         layout: How it was spread.
         seconds: How long it took.
         is_float8: Whether products were in float8, else in bfloat16.
-        gib: What PyTorch reserved on the fullest GPU; None if nobody says so.
+        gib: The GiB that PyTorch reserved on the fullest GPU; None if not published.
     """
 
     row: str
@@ -88,7 +88,7 @@ class PublishedStep:
 
     @property
     def rate(self) -> float:
-        """The tokens a second and GPU."""
+        """The tokens per second and GPU."""
         return self.layout.batch_size * self.shape.context / self.layout.num_gpus / self.seconds
 
     def compared(self, machine: Machine) -> Compared:
@@ -105,7 +105,7 @@ class PublishedStep:
 
 @functools.cache
 def published_steps(name: str) -> tuple[PublishedStep, ...]:
-    """Reads a table of tokens a second: "torchtitan" has Llama 3.1, "llm-foundry" MPT on H100, "llm-foundry-a100" MPT on A100."""
+    """Reads a table of tokens per second: "torchtitan" for Llama 3.1, or "llm-foundry" or "llm-foundry-a100" for MPT."""
     found = []
     for line in _lines(name):
         shape, layout = _shape(line), _layout(line)
@@ -126,7 +126,7 @@ def _in_float8(machine: Machine) -> Machine:
 
 
 def torchtitan() -> list[Compared]:
-    """Llama 3.1: seconds of a step, with shares that were fitted to llm-foundry's steps, and GiB that PyTorch reserved."""
+    """Compares Llama 3.1: seconds of a step, with shares fitted to llm-foundry's steps, and GiB that PyTorch reserved."""
     machine, found = load_machine("h100-96gb"), list[Compared]()
     for step in published_steps("torchtitan"):
         found.append(step.compared(machine))
@@ -136,22 +136,22 @@ def torchtitan() -> list[Compared]:
 
 
 def on_h100(constants: Mapping[str, float]) -> Machine:
-    """Returns what llm-foundry's steps on H100 ran on.
+    """Returns the machine of llm-foundry's steps on H100.
 
     Args:
-        constants: Shares that take the place of those in the machine file.
+        constants: Shares that replace those in the machine file.
     """
     return dataclasses.replace(_with_first_flash_attention(load_machine("h100-80gb")), **constants)
 
 
 def llm_foundry() -> list[Compared]:
-    """MPT on 8 to 64 H100: seconds of a step, with shares of a fit that left out the steps of the model."""
+    """Compares MPT on 8 to 64 H100: seconds of a step, with shares of a fit that left out the steps of the model."""
     left_out = read_toml(LEFT_OUT)
     return [step.compared(on_h100(left_out[step.model])) for step in published_steps("llm-foundry")]
 
 
 def llm_foundry_a100() -> list[Compared]:
-    """MPT on 8 to 64 A100 in nodes that are connected by 1,600 Gbit/s: seconds of a step."""
+    """Compares MPT on 8 to 64 A100 in nodes that are connected by 1,600 Gbit/s: seconds of a step."""
     machine = dataclasses.replace(load_machine("a100-80gb"), network_bytes_per_second=200e9)
     used = _with_first_flash_attention(machine)
     return [step.compared(used) for step in published_steps("llm-foundry-a100")]
@@ -162,7 +162,7 @@ def _with_first_flash_attention(machine: Machine) -> Machine:
 
 
 def megatron() -> list[Compared]:
-    """GPT on H100: the bytes that its tests expect."""
+    """Compares GPT on H100: the bytes that Megatron-LM's tests expect."""
     found = []
     for line in _lines("megatron"):
         sizes = _numbers(line, "tensor pipe chunks data microbatch_size")
@@ -174,7 +174,7 @@ def megatron() -> list[Compared]:
 
 
 def megatron_a100() -> list[Compared]:
-    """GPT on 8 to 3,360 A100 in nodes with 8 x 200 Gbit/s, split along tensor, pipe and data: seconds of a step.
+    """Compares GPT on 8 to 3,360 A100 in nodes with 8 x 200 Gbit/s, split along tensor, pipe and data: seconds of a step.
 
     Where a paper does not say how many sequences a micro-batch has, it is the fastest of up to eight.
     """

@@ -1,30 +1,31 @@
-"""A transformer as the model of time sees it: the sizes of its matrices, dense or a mixture of experts."""
+"""A transformer as the time model sees it: the sizes of its matrices, dense or with a mixture of experts."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A transformer as its matrices see it.
+    """The sizes of the matrices of a transformer.
 
     Attributes:
-        layers: Blocks of attention and an mlp.
+        layers: The number of blocks of attention and an mlp.
         width: The width of the residual stream (the hidden size).
-        heads: The heads of the queries.
-        key_heads: The heads of keys and values.
-        hidden: Units of the mlp.
+        heads: The number of heads of the queries.
+        key_heads: The number of heads of keys and values.
+        hidden: The number of units of the mlp.
         is_gated: Whether the mlp has a third matrix.
-        context: Tokens of a sequence.
-        vocabulary: Rows of the embedding, as they are in memory: padded or not.
-        head_width: That of a head of values; 0 is the width over the heads.
-        routed_experts: Those of a mixture, in place of the mlp in every block but the first `dense_layers`; 0: none.
-        top_k: How many of them a token takes.
-        expert_hidden: Units of an expert.
-        shared_hidden: Units of the experts that all tokens take.
-        dense_layers: The first blocks, which have an mlp.
-        query_rank: The width of the vector that latent queries come out of; 0: queries come out of the stream.
-        key_rank: The same of keys and values.
-        rotary_width: The part of a latent query that turns with its position.
+        context: The number of tokens of a sequence.
+        vocabulary: The number of rows of the embedding as they are in memory, padded or not.
+        head_width: The width of a head of values; 0 means the width over the heads.
+        routed_experts: The number of experts of a mixture, which replaces the mlp in every block but the first `dense_layers`; 0
+            for none.
+        top_k: How many of these experts a token takes.
+        expert_hidden: The number of units of an expert.
+        shared_hidden: The number of units of the experts that all tokens take.
+        dense_layers: The number of first blocks that have an mlp.
+        query_rank: The width of the vector from which latent queries are computed; 0 if queries are computed from the stream.
+        key_rank: The same for keys and values.
+        rotary_width: The part of a latent query that is rotated by its position.
     """
 
     layers: int
@@ -62,18 +63,18 @@ class Shape:
 
     @property
     def score_width(self) -> float:
-        """The width of a head, as the mean over the product that makes scores and the one that takes them."""
+        """The width of a head, as the mean over the product that computes scores and the one that uses them."""
         return self.of_head + self.rotary_width / 2
 
     def up_of(self, hidden: int) -> int:
-        """Returns the outputs of the first layer of an mlp of so many units."""
+        """Returns the number of outputs of the first layer of an mlp with a number of hidden units."""
         return (2 if self.is_gated else 1) * hidden
 
     def attention_products(self, tensor: int) -> tuple[tuple[float, float], ...]:
-        """Returns inputs and outputs of the products of an attention with weights, on one of the GPUs that share each matrix.
+        """Returns the inputs and outputs of attention's products with weights, on one of the GPUs that share each matrix.
 
         Args:
-            tensor: How many share each; what leads into latent vectors each has whole.
+            tensor: The number of GPUs that share each matrix; those that lead into latent vectors are whole on each.
         """
         last = (self.values / tensor, self.width)
         if not self.key_rank:
@@ -107,11 +108,11 @@ class Shape:
         return self.routed_experts * self.mlp_params(self.expert_hidden)
 
     def mlp_params(self, hidden: int) -> int:
-        """Returns the elements of the matrices of an mlp of so many units."""
+        """Returns the elements of the matrices of an mlp with a number of hidden units."""
         return self.width * (self.up_of(hidden) + hidden)
 
     def num_mixtures(self, layers: int, pipe: int) -> int:
-        """Returns how many blocks of the slowest stage have a mixture: all, where there are stages without dense ones.
+        """Returns how many blocks of the slowest stage have a mixture: all of them, if some stage has no dense block.
 
         Args:
             layers: The blocks of the stage.

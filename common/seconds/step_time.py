@@ -29,14 +29,14 @@ from samestep.common.seconds.shape import Shape
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 _PUT_OFF_BUBBLE = 1 / 3
-"""What a schedule that puts off the gradients of weights leaves of the bubble of another one."""
+"""The share of the bubble that remains with a schedule that defers the gradients of weights."""
 _UPDATE_BYTES = 36
-"""Read and written for each parameter: 28 by Adam in mixed precision, 8 to check, scale and clear gradients."""
+"""The bytes read and written for each parameter: 28 by Adam in mixed precision, 8 to check, scale and clear gradients."""
 
 
 @dataclasses.dataclass(frozen=True)
 class StepTime:
-    """The parts of a step, in seconds. What one part hides of another is counted in neither twice: they add up.
+    """The parts of a step, in seconds. Time that one part hides of another is counted once, so the parts add up.
 
     Attributes:
         compute: Matrix products and what lies between them, on the slowest stage.
@@ -58,7 +58,7 @@ class StepTime:
 
     @classmethod
     def of(cls, parts: Mapping[str, float]) -> "StepTime":
-        """Returns the step of such parts as `parts` returns."""
+        """Returns the step with the parts that `parts` returns."""
         beside = {name: parts[f"{name}_exchange"] for name in exchanging_in_blocks()}
         return cls(*(parts[name] for name in _OWN_PARTS), beside)
 

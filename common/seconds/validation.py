@@ -1,8 +1,8 @@
-"""How well the seconds of steps are predicted: by how much predictions are off, and what a choice by them costs.
+"""How well the seconds of steps are predicted: how far predictions are off, and what choosing a layout by them costs.
 
 A row that constants were fitted to is predicted with others: those of a fit that left out every row of its model
-(`left-out.toml`, which `python -m benchmarks.fit_machine` writes). So no row is judged by constants that have seen it. Harder
-checks leave out all models of its hidden size, or everything that is as large.
+(`left-out.toml`, which `python -m benchmarks.fit_machine` writes). So no row is judged by constants that have seen it. Stricter
+checks leave out all models of its hidden size, or everything that is equally large.
 """
 
 import dataclasses
@@ -17,14 +17,14 @@ from samestep.common.seconds.step_time import step_time
 SERVER, CLUSTER = "a100-80gb-server", "a100-80gb"
 """The machines of the rows on one server, and of the others."""
 WAITS = {True: "server_wait_seconds", False: "cluster_wait_seconds"}
-"""Whether a row is of the server -> the name of its `wait_seconds` in a fit; the other constants are the same on both."""
+"""Whether a row ran on the one server -> the name of its `wait_seconds` in a fit; the other constants are the same for both."""
 LEFT_OUT = FOLDER / "left-out.toml"
 SMALLER: Mapping[str, Callable[[MeasuredIteration], bool]] = {
     "fitted to 2 and 4 GPUs": lambda row: row.layout.num_gpus <= 4,
     "fitted to one node": lambda row: row.is_one_node,
     "fitted to hidden 1024": lambda row: row.shape.width <= 1024,
 }
-"""What constants were fitted to whose predictions of everything larger are held against it -> whether a row is among it."""
+"""What the constants of an extrapolation were fitted to -> whether a row is part of that; larger rows are then predicted."""
 FAR = 0.25
 """The error from which on a row is listed with its suspected cause."""
 
@@ -38,7 +38,7 @@ class Compared:
         groups: The groups of rows that it counts in.
         measured: Its value.
         predicted: What the cost model says.
-        problem: What a layout is chosen for: rows of one problem are ranked by what is predicted. "" is none.
+        problem: The problem for which a layout is chosen; rows of one problem are ranked by their predictions. "" for none.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """Relative to what was measured."""
+        """The error of the prediction, relative to the measurement."""
         return self.predicted / self.measured - 1
 
 
@@ -58,13 +58,13 @@ class Score:
     """How far predictions are off.
 
     Attributes:
-        rows: How many there are.
+        rows: The number of rows.
         mape: The mean of the absolute relative errors.
-        max_error: The largest of them.
+        max_error: The largest absolute relative error.
         far: How many are off by more than `FAR`.
         regret: By how much the layout that is ranked first is slower than the fastest measured one, as the mean over
-            problems; None where nothing is chosen.
-        problems: How many have a choice.
+            problems; None if there is no choice.
+            problems: The number of problems with a choice.
     """
 
     rows: int
@@ -110,8 +110,8 @@ def compare(rows: Iterable[MeasuredIteration], machine: Callable[[MeasuredIterat
     """Predicts the seconds of measured iterations.
 
     Args:
-        rows: What was measured.
-        machine: What a row ran on.
+        rows: The measured iterations.
+        machine: Row -> the machine that it ran on.
     """
     return [
         Compared(str(row), row.groups, row.seconds, step_time(row.shape, row.layout, machine(row)).total, row.problem)
@@ -136,7 +136,7 @@ def is_carried(row: MeasuredIteration) -> bool:
 
 
 def machines_with(constants: Mapping[str, float]) -> dict[bool, Machine]:
-    """Returns whether a row is of the server -> its machine, with the constants of a fit.
+    """Returns the machines of a fit: whether a row ran on the one server -> its machine.
 
     Args:
         constants: The constants by the names of a machine's rates, and those in `WAITS`.
@@ -159,23 +159,23 @@ def _left_out() -> dict[str, dict[bool, Machine]]:
 
 
 def unseen_machine(row: MeasuredIteration) -> Machine:
-    """Returns the machine of a row, with constants that no row of its model was fitted to."""
+    """Returns the machine of a row, with constants that were fitted without the rows of its model."""
     return _left_out()[row.model][row.is_one_node] if is_carried(row) else fitted_machine(row)
 
 
 def unseen_family_machine(row: MeasuredIteration) -> Machine:
-    """Returns the machine of a carried row, with constants that no row of its hidden size was fitted to."""
+    """Returns the machine of a carried row, with constants that were fitted without the rows of its hidden size."""
     return _left_out()[row.family][row.is_one_node]
 
 
 def extrapolated(rows: Sequence[MeasuredIteration]) -> dict[str, Score]:
-    """Returns how far carried rows are off that are larger than everything that constants were fitted to.
+    """Returns how far predictions of carried rows are off that are larger than everything that constants were fitted to.
 
     Args:
-        rows: Carried rows.
+        rows: The carried rows.
 
     Returns:
-        The score by where the rows ran and what the constants have seen.
+        The score by where the rows ran and what the constants were fitted to.
     """
     found = {}
     for name, is_smaller in SMALLER.items():
@@ -188,21 +188,21 @@ def extrapolated(rows: Sequence[MeasuredIteration]) -> dict[str, Score]:
 
 @functools.cache
 def expected_error(is_one_node: bool) -> Score:
-    """Returns how far predictions of carried rows are off, none of which constants have seen.
+    """Returns how far predictions of carried rows are off, with constants that were fitted without them.
 
     Args:
-        is_one_node: Whether of rows on one node, or of those on many.
+        is_one_node: Whether to take rows on one node, or those on many.
     """
     return score(compare([row for row in carried_rows() if row.is_one_node is is_one_node], unseen_machine))
 
 
 def suspected_cause(row: MeasuredIteration, compared: Compared, rows: Sequence[MeasuredIteration]) -> str:
-    """Returns what may have made a row fast or slow that no other row has.
+    """Returns what may have made a row fast or slow that other rows do not have.
 
     Args:
-        row: What was measured.
-        compared: Its prediction.
-        rows: All that were measured.
+        row: The measured iteration.
+        compared: The row with its prediction.
+        rows: All measured iterations.
     """
     alike = [each for each in rows if each.problem == row.problem and each.layout_name == row.layout_name]
     smaller = [each for each in alike if each.layout.microbatch_size < row.layout.microbatch_size]

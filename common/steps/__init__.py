@@ -1,1 +1,1 @@
-"""The step log: what the steps of a run were, in one record that everything judges."""
+"""The step log: the steps of a run, in one record by which everything is judged."""

@@ -1,17 +1,17 @@
-"""The names of the arguments of a call that hold examples: keywords, positions, and what they have in lists and mappings."""
+"""The names of the arguments of a call that hold examples: keywords, positions, and places in lists and mappings."""
 
 from collections.abc import Mapping, Sequence
 
 MASKS = "attention_mask", "padding_mask"
-"""What models call the argument that hides padding."""
+"""The names that models give to the argument that hides padding."""
 
 
 def names_of(kinds: type | tuple[type, ...], arguments: Sequence[object], keywords: Mapping[str, object]) -> list[str]:
     """Returns the names of the tensors of a call, those of mappings and keywords in the order of their names.
 
     Args:
-        kinds: The types of tensors.
-        arguments: The arguments; a single one that is a batch gives its keys.
+        kinds: The classes of tensors.
+        arguments: The arguments; if there is a single one that is a mapping, its keys are the names.
         keywords: The keywords.
     """
     is_batch = len(arguments) == 1 and not isinstance(arguments[0], kinds)
@@ -20,10 +20,10 @@ def names_of(kinds: type | tuple[type, ...], arguments: Sequence[object], keywor
 
 
 def padding_named(arguments: Sequence[object], keywords: Mapping[str, object]) -> tuple[list[object], object]:
-    """Returns what a call names masks, keywords first, and its positions; None if it names none.
+    """Returns the padding mask that a call names, keywords first, and its position ids; None if it names none.
 
     Args:
-        arguments: The arguments, of which a mapping may name its parts.
+        arguments: The arguments; a mapping among them names its parts.
         keywords: The keywords.
     """
     named = [keywords, *(each for each in arguments if isinstance(each, Mapping))]

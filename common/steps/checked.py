@@ -1,4 +1,4 @@
-"""Values of a record that somebody else wrote: what is of another kind than a recorder writes is refused."""
+"""Checks values of a record that somebody else may have written, and refuses kinds that no recorder writes."""
 
 from typing import NoReturn
 
@@ -14,7 +14,7 @@ def list_of(value: object) -> list[object]:
 
 
 def shown(values: object) -> dict[str, str]:
-    """Returns names and values, whose control characters are spelled out: nothing that is printed later obeys them."""
+    """Returns names and values with escaped control characters, which a terminal would obey when they are printed."""
     return {printable(name): printable(value) for name, value in dict(values).items()}  # type: ignore[call-overload]
 
 
@@ -31,7 +31,7 @@ def whole_of(value: object, least: int = 0) -> int:
 
     Args:
         value: The number.
-        least: That it may be.
+        least: The smallest valid number.
     """
     return value if type(value) is int and least <= value <= MOST else refuse(f"{value!r:.40} is no such number")
 

@@ -1,4 +1,4 @@
-"""What around a script decides its numbers: versions of packages, variables of the environment, and whence its program comes."""
+"""What surrounds a script and affects its numbers: package versions, environment variables, and the source of its program."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ DECIDING = (
     "OMP_NUM_THREADS", "PYTHONHASHSEED", "TF_DETERMINISTIC_OPS", "TF_ENABLE_ONEDNN_OPTS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "XLA_FLAGS",
 )  # fmt: skip
-"""The variables of the environment that decide numbers."""
+"""The environment variables that affect numbers."""
 
 
 def versions() -> Mapping[str, str]:
@@ -41,7 +41,7 @@ def environment() -> Mapping[str, str]:
 
 
 def input_file() -> str:
-    """Returns which file the standard input of this process is; "" if it has none."""
+    """Returns an identification of the file that is the standard input of this process; "" if it has none."""
     try:
         status = os.fstat(0)
     except OSError:
@@ -50,10 +50,10 @@ def input_file() -> str:
 
 
 def reads_program(given: str) -> bool:
-    """Returns whether Python reads its program from its standard input, and that is a given file.
+    """Returns whether Python reads its program from standard input, and standard input is a given file.
 
     Args:
-        given: The file, as `input_file` says it.
+        given: The file, as `input_file` identifies it.
     """
     program = "<stdin>" if hasattr(sys, "ps1") else getattr(sys.modules.get("__main__"), "__file__", "")
     return program in ("<stdin>", "/dev/stdin") and given == input_file()

@@ -1,4 +1,4 @@
-"""What ends a record before its script: an error of a hook, or one that the script's own handler of a signal raises meanwhile."""
+"""What ends a record before its script: an error in a hook, or one that the script's own signal handler raises meanwhile."""
 
 import functools
 import os
@@ -9,7 +9,7 @@ from typing import IO
 
 
 def is_of_script(error: BaseException) -> bool:
-    """Returns whether an error that a hook ended with is the script's, as Ctrl-C is, and a timeout that its handler raises."""
+    """Returns whether an error that ended a hook is the script's, such as Ctrl-C, or a timeout that its handler raises."""
     if not isinstance(error, Exception):
         return True
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
@@ -20,7 +20,7 @@ def is_of_script(error: BaseException) -> bool:
 
 
 def spell_failure(error: BaseException) -> str:
-    """Says why a record ends, with the line of ours that failed."""
+    """Says why a record ends, with the line of samestep that failed."""
     if is_of_script(error):
         return f"{type(error).__name__} came while it was written, and went on to the script."
     if isinstance(error, OSError):
@@ -33,7 +33,7 @@ def spell_failure(error: BaseException) -> str:
 
 
 def spell_taken(path: Path) -> str:
-    """Says why a process can make no file of this name in a record; "" if it can."""
+    """Says why a process cannot create a file of this name in a record; "" if it can."""
     if path.exists():
         others = f"another process wrote {path.name}; process {os.getpid()} was not recorded"
         return f"{others}. If the command trains several times, record each training alone."
@@ -41,11 +41,11 @@ def spell_taken(path: Path) -> str:
 
 
 def spell_removed(folder: Path, file: IO[bytes] | None = None) -> str:
-    """Says that a record is gone, as where a script cleans the folder of its own runs; "" if it is where it was made.
+    """Says that a record is gone, for example because the script cleans its folder of runs; "" if it is still there.
 
     Args:
         folder: The record.
-        file: What this process writes of it.
+        file: The file of it that this process writes.
     """
     if folder.is_dir() and (file is None or file.closed or os.fstat(file.fileno()).st_nlink):
         return ""

@@ -1,4 +1,4 @@
-"""The frames of a file that is only ever appended to: lengths, a checksum, a JSON object and an array."""
+"""The frames of an append-only file: lengths, a checksum, a JSON object and an array."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, parse_json
 
 LENGTHS, CHECKSUMS, _CHECKSUM = struct.Struct("<4sII"), struct.Struct("<II"), struct.Struct("<I")
-"""How a frame begins: with its kind, the bytes of the JSON object and of the array; then the CRC-32 of that, and of both."""
+"""The start of a frame: its kind, the bytes of the JSON object and of the array; then the CRC-32 of that, and of both."""
 STEP, ADDED = b"step", b"more"
-"""The kinds: the header or a step, and tensors that were added to the header later."""
+"""The kinds of frames: the header or a step, and tensors that were added to the header later."""
 MOST_FRAME_BYTES = 2**30
-"""Of the array of one frame: ten million tensors."""
+"""The most bytes of the array of one frame: ten million tensors."""
 Start = tuple[bytes, bytes, int]
 """The lengths with their checksum, the JSON object, and its checksum."""
 
@@ -56,7 +56,7 @@ def started_frame(start: Start, array: bytes) -> bytes:
 
 
 def read_frames(file: IO[bytes], name: str, wanted: bytes = STEP) -> Iterator[tuple[Mapping[str, object], bytes]]:
-    """Yields the frames of one kind, from here on. A last one that was not written to its end is left out.
+    """Yields the frames of one kind, from the current position on. A last frame that is incomplete is left out.
 
     Args:
         file: The file.
@@ -64,7 +64,7 @@ def read_frames(file: IO[bytes], name: str, wanted: bytes = STEP) -> Iterator[tu
         wanted: The kind.
 
     Raises:
-        ConfigError: The file is damaged, or another one.
+        ConfigError: The file is damaged, or is not a record.
     """
     while len(start := file.read(LENGTHS.size + CHECKSUMS.size)) == LENGTHS.size + CHECKSUMS.size:
         kind, text_size, array_size = LENGTHS.unpack_from(start)

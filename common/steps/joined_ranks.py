@@ -1,4 +1,4 @@
-"""What the processes of a script held, joined to whole tensors, and what they did at a step, to a step of the run."""
+"""Joins the tensors of a script's processes to whole tensors, and their steps to steps of the run."""
 
 import collections
 import dataclasses
@@ -18,7 +18,7 @@ from samestep.common.steps.recorded_run import RankSplit, RunStep, Sums, own_ran
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JoinedRanks:
-    """How the tensors of the ranks make those of the run.
+    """How the tensors of the ranks make up those of the run.
 
     Attributes:
         whole: The tensors of the run.
@@ -42,10 +42,10 @@ class JoinedRanks:
             headers: The header of each rank.
             name: How messages call the record.
             begun: The bits of the initial weights of each rank.
-            idle: The ranks that are given no examples where others are: later stages of a pipeline, or their replicas.
+            idle: The ranks that are given no examples while others are: later stages of a pipeline, or their replicas.
 
         Raises:
-            ConfigError: The pieces of a tensor are not the tensor.
+            ConfigError: The pieces of a tensor do not make up the tensor.
         """
         whole: dict[str, RecordedTensor] = {}
         pieces: dict[str, dict[object, list[tuple[int, int]]]] = {}
@@ -78,12 +78,12 @@ class JoinedRanks:
 
     @functools.cached_property
     def is_plain(self) -> bool:
-        """Whether there is one process, which holds every tensor whole, so the rows of its file are those of the run."""
+        """Whether there is one process that holds every tensor whole, so the rows of its file are those of the run."""
         places = np.arange(len(self.whole))
         return np.array_equal(self.owners, places) and np.array_equal(self.replicas, places[:, None])
 
     def step(self, steps: Sequence[RecordedStep]) -> RunStep:
-        """Joins what the ranks saw of a step."""
+        """Joins the ranks' records of a step."""
         first = steps[0]
         rows = _of_ranks([step.rows for step in steps])
         phases = [each for each in first.stats or () if each != "local" and all(each in (s.stats or ()) for s in steps)]

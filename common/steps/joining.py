@@ -1,4 +1,4 @@
-"""Reads the record of a script that had several processes, and joins what they held."""
+"""Reads the record of a script of several processes, and joins them."""
 
 import contextlib
 import dataclasses
@@ -21,9 +21,9 @@ from samestep.common.steps.record import Phase, rank_files
 from samestep.common.steps.recorded_run import ReadAnew, RecordedRun, RunStep
 
 HowFar = Callable[[int, float], None]
-"""Is told now and then which step of a record is read, and which share of it was."""
+"""A function that is called at intervals with the step that is read, and the share of the record that has been read."""
 _WATCHED = 64
-"""Every so many steps."""
+"""The number of steps between two calls of it."""
 
 
 def _steps(
@@ -57,7 +57,7 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
 
     Args:
         directory: The directory of the record.
-        watch: Is told how far its steps were read.
+        watch: Is called with how far its steps were read.
 
     Raises:
         ConfigError: It is not a record, is damaged, or lacks a rank.
@@ -65,8 +65,8 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
     files = rank_files(directory)
     if not files and os.path.lexists(directory / METRICS):
         raise ConfigError(
-            f"{directory} is a run of samestep, which keeps no gradients: `samestep report` shows it, and `samestep compare "
-            "--against` holds others against it. `samestep record` records your own scripts."
+            f"{directory} is a run of samestep, which keeps no gradients: `samestep report` shows it, and `samestep "
+            "compare --against` compares others with it. `samestep record` records your own scripts."
         )
     if not files:
         raise ConfigError(f"{directory} is not a record: it holds no rank-0.steps; `samestep record` writes one.")

@@ -1,8 +1,8 @@
 """The log of a program's steps: one record of what it did, which our loop and the reference write and every judge reads.
 
 A log is `metrics.jsonl`, a line for each window of steps. It only grows: a line is written whole, so a process that is killed
-loses at most the line that it was writing, and another attempt at the same run goes on below. The first line of an attempt also
-holds the header, which says what the log is of.
+loses at most the line that it was writing, and another attempt at the same run continues below it. The first line of an attempt
+also holds the header, which says what the log is of.
 """
 
 import dataclasses
@@ -16,17 +16,17 @@ from samestep.common.files.reading import Unreadable, parse_json, read_bytes
 
 METRICS = "metrics.jsonl"
 METRICS_BYTES = 2**30
-"""Of this file, as of a result. A step takes some 80 bytes: a million steps are 80 MB."""
+"""The most bytes of this file, as of a result. A step takes some 80 bytes, so a million steps are 80 MB."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorInfo:
-    """A parameter of the program: what a step changes.
+    """A parameter of the program, which a step changes.
 
     Attributes:
         name: Its neutral name.
-        shape: Whole, however the run splits it.
-        dtype: In which it is trained.
+        shape: Its whole shape, even if the run splits it.
+        dtype: The dtype in which it is trained.
         role: What the model uses it for, such as "kernel".
     """
 
@@ -41,7 +41,7 @@ class Header:
     """What a log is of.
 
     Attributes:
-        program: Everything that decides the numbers, as plain values.
+        program: Everything that affects the numbers, as plain values.
         versions: The versions of Python and the packages that decide numbers.
         tensors: The parameters, in order.
     """
@@ -58,8 +58,8 @@ class Step:
     Attributes:
         number: Counted from 0 at the start of training, across attempts and continued runs.
         attempt: Which attempt at the run took it, from 1.
-        loss: GLOBAL mean loss.
-        batch: The digest of its examples; None where nobody took it.
+        loss: The GLOBAL mean loss.
+        batch: The digest of its examples; None if it was not computed.
         scalars: Its learning rate, by name.
     """
 
@@ -72,15 +72,15 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """Steps that were taken in one go, and reported together: a line of the log.
+    """Steps that were taken and reported together: a line of the log.
 
     Attributes:
         step: The number of steps taken at its end.
-        seconds: What its steps took.
-        losses: One per step.
+        seconds: How long its steps took.
+        losses: One for each step.
         attempt: Which attempt at the run took them.
         batches: The digests of their batches, or nothing.
-        scalars: Name -> one number per step.
+        scalars: Name -> one number for each step.
     """
 
     step: int
@@ -102,7 +102,7 @@ class Window:
             yield Step(self.first + index, self.attempt, loss, self.batches[index] if self.batches else None, scalars)
 
     def until(self, step: int) -> "Window":
-        """Makes a window of the steps before one; the seconds are shared out equally."""
+        """Makes a window of the steps before a given one; each step gets an equal share of the seconds."""
         count = step - self.first
         return dataclasses.replace(
             self,
@@ -116,12 +116,12 @@ class Window:
 
 @dataclasses.dataclass(frozen=True)
 class Log:
-    """The steps of a run. What a later attempt took again stands in the place of what an earlier one did.
+    """The steps of a run. Steps that a later attempt repeated replace those of the earlier one.
 
     Attributes:
         header: The header of the latest attempt; None in logs of earlier versions.
-        windows: Without a gap.
-        lost_steps: How many were taken by an attempt whose place a later one took.
+        windows: The windows, without gaps.
+        lost_steps: The number of steps that a later attempt replaced.
     """
 
     header: Header | None
@@ -140,12 +140,12 @@ class Log:
 
     @property
     def losses(self) -> tuple[float, ...]:
-        """One per step."""
+        """The losses, one for each step."""
         return tuple(itertools.chain.from_iterable(window.losses for window in self.windows))
 
     @property
     def seconds(self) -> float:
-        """What the steps took."""
+        """How long the steps took."""
         return sum(window.seconds for window in self.windows)
 
     def steps(self) -> Iterator[Step]:
@@ -154,7 +154,7 @@ class Log:
 
 
 def read_log(directory: Path) -> Log:
-    """Reads the log in a directory. A last line that was not written to its end is left out.
+    """Reads the log in a directory. A last line that is incomplete is left out.
 
     Raises:
         ConfigError: The file is missing, or damaged; the message names the line.
@@ -173,7 +173,7 @@ def read_log(directory: Path) -> Log:
 
 
 def line_of(window: Window, header: Header | None = None) -> dict[str, object]:
-    """Makes the values of a line. Digests are text there: most readers of JSON round a number of 64 bits.
+    """Makes the values of a line. Digests are text there, since most readers of JSON round numbers of 64 bits.
 
     Args:
         window: The steps.
@@ -216,7 +216,7 @@ def _window(values: object, place: str) -> Window:
 
 
 _OWN = ("header", "step", "attempt", "seconds", "losses", "batches")
-"""What a line has beside its scalars."""
+"""The fields of a line besides its scalars."""
 
 
 def _header(values: object, place: str) -> Header | None:

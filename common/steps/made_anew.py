@@ -1,6 +1,6 @@
-"""Networks that a script makes anew, and that go on from the weights of another one: as tensors, the two are one.
+"""Networks that a script creates again and that continue from the weights of another one: both count as the same tensors.
 
-As where a model is loaded from a file in the middle of a run, or restored into a new one after an interruption.
+For example, a model is loaded from a file in the middle of a run, or restored into a new one after an interruption.
 """
 
 import collections
@@ -15,7 +15,7 @@ from samestep.common.steps.record import RecordedTensor
 from samestep.common.steps.recorded_run import ReadAnew, RecordedRun, RunStep, Sums
 
 _LAST = re.compile(r"[a-z_]+(?=[^/.a-z]*$)")
-"""The last part of a name, without the number that makes it another one."""
+"""The last part of a name, without the number that distinguishes it."""
 
 
 def _with_rows(
@@ -70,7 +70,7 @@ class _Seen:
 
 
 def with_networks_joined(run: RecordedRun, added: Sequence[Sequence[str]]) -> RecordedRun:
-    """Takes a network for an earlier one if it begins with its weights after a step, and only one of them is trained since.
+    """Identifies a network with an earlier one if it begins with its weights after a step, and only one of them is trained since.
 
     Args:
         run: The run.

@@ -1,4 +1,4 @@
-"""What the processes of a recorded command leave for the user: `samestep record` prints it when the command has ended."""
+"""Notes for the user from the processes of a recorded command, which `samestep record` prints when the command has ended."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ def leave_note(notes: str, kind: str, text: str) -> None:
     """Appends a line to the notes.
 
     Args:
-        notes: Their file; "" prints to stderr.
+        notes: The file of the notes; "" prints to stderr.
         kind: "python", "framework" or "note".
         text: The note.
     """

@@ -1,13 +1,14 @@
-"""What a record keeps of a tensor: eight projections, its square norm and the sum of its bits, all of which add up over shards.
+"""What a record keeps of a tensor: eight projections, its squared norm and the sum of its bits, all of which add up over shards.
 
-A projection is the sum of all numbers, each with a sign. A tensor is seen as a matrix, its first dim as rows and all others as
-columns, and the sign of number (i, j) in projection k is s(k, 0, i) s(k, 1, j), where s mixes the bits of a GLOBAL index. So:
+A projection is the sum of all numbers, each with a sign. A tensor is treated as a matrix, with its first dim as rows and all
+others as columns, and the sign of number (i, j) in projection k is s(k, 0, i) s(k, 1, j), where s mixes the bits of a GLOBAL
+index. So:
 
 * a block of rows, a block of columns or a range of the flattened tensor is projected alone, and the projections of all pieces
-  add up to that of the whole tensor, whatever the layout;
+  add up to that of the whole tensor, for any layout;
 * the mean square of the projections of a difference is an unbiased estimate of its square norm, since signs of different
   numbers are uncorrelated;
-* names have no part in it, so parameters can be compared that are called differently.
+* names do not matter, so parameters with different names can be compared.
 
 References:
     Achlioptas 2003, "Database-friendly random projections", J. Comput. Syst. Sci. 66 (4). The mixer is the finalizer of
@@ -22,15 +23,16 @@ from collections.abc import Sequence
 import numpy as np
 
 PROJECTIONS = 8
-"""Of each tensor. Of a difference they estimate the norm within 25 % (one standard deviation, 1 / sqrt(2 x 8))."""
+"""The number of projections of each tensor. They estimate the norm of a difference within 25 % (one standard deviation, 1 /
+sqrt(2 x 8))."""
 
 BITS = 2**32 - 1
-"""What is kept of a sum of bits."""
+"""The bits of a sum that are kept."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """Which part of a whole tensor a process holds.
+    """The part of a whole tensor that a process holds.
 
     Attributes:
         shape: The shape of the whole tensor.
@@ -56,7 +58,7 @@ def signs(dim: int, start: int, size: int) -> np.ndarray:
     Args:
         dim: 0 for rows, 1 for columns.
         start: The first GLOBAL index.
-        size: How many.
+        size: The number of rows or columns.
 
     Returns:
         float32 [size, PROJECTIONS] of 1 and -1.
@@ -71,7 +73,7 @@ def signs(dim: int, start: int, size: int) -> np.ndarray:
 
 
 _kept_signs = functools.lru_cache(64)(signs)
-"""For the few tensors that are projected here again and again."""
+"""A cache for the few tensors that are projected here repeatedly."""
 
 
 def as_matrix(shape: Sequence[int]) -> tuple[int, int]:
@@ -86,8 +88,8 @@ def blocks(piece: Piece) -> list[tuple[int, int, int, int]]:
         piece: A range of the flattened tensor, or a block along the first dim, or along any one other dim.
 
     Returns:
-        Of each rectangle: its first row, rows, first column, columns. Columns that are not neighbours are several rectangles,
-        which then have one row each.
+        For each rectangle: its first row, number of rows, first column, number of columns. Columns that are not adjacent make
+            several rectangles of one row each.
     """
     _, columns = as_matrix(piece.shape)
     if not piece.is_flat:
@@ -129,11 +131,11 @@ def _of_dims(piece: Piece, columns: int) -> list[tuple[int, int, int, int]]:
 
 
 def project(values: np.ndarray, piece: Piece | None = None) -> np.ndarray:
-    """Projects a tensor, or a piece of one: the statement that the mirrors are tested against.
+    """Projects a tensor, or a piece of one; the mirrors are tested against this statement.
 
     Args:
         values: The piece, of any float dtype.
-        piece: Which one; the whole tensor unless given.
+        piece: Which piece it is; by default the whole tensor.
 
     Returns:
         float64 [PROJECTIONS].
@@ -147,7 +149,7 @@ def project(values: np.ndarray, piece: Piece | None = None) -> np.ndarray:
 
 
 def sum_of_bits(values: np.ndarray) -> int:
-    """Sums the bit patterns of all numbers mod 2**32: equal for equal bits, in whatever shards.
+    """Sums the bit patterns of all numbers mod 2**32: equal for equal bits, however they are sharded.
 
     A number of 64 bits is two words. A sum of 32 bits is what a device computes without widening every number.
     """
@@ -155,10 +157,10 @@ def sum_of_bits(values: np.ndarray) -> int:
 
 
 def told_bits(bits: np.ndarray, square: np.ndarray) -> np.ndarray:
-    """Returns sums of bits as they are kept of tensors that are there: where numbers are not finite, none is 0.
+    """Returns sums of bits as they are kept for existing tensors: where numbers are not finite, the sum is never 0.
 
-    A tensor that is not there has NaN and the sum 0. The bits of 1024 numbers that are all NaN add up to a multiple of 2**32 as
-    well; such a sum is kept as 2**32.
+    A missing tensor has NaN and the sum 0. The bits of 1024 NaNs add up to a multiple of 2**32 as well, so such a sum is kept
+    as 2**32.
 
     Args:
         bits: The sums, mod 2**32.

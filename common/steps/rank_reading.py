@@ -1,4 +1,4 @@
-"""Reads the file of one process of a record, a step at a time, and refuses what no recorder writes."""
+"""Reads the file of one process of a record, one step at a time, and refuses anything that no recorder writes."""
 
 import dataclasses
 import itertools
@@ -28,18 +28,18 @@ from samestep.common.steps.record import (
 from samestep.common.steps.rows import mix
 
 _ODD = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
-"""What a value of another kind ends in."""
+"""The errors that a value of the wrong kind raises."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RankHead:
-    """What the file of one process says before its steps.
+    """The part of a process's file before its steps.
 
     Attributes:
-        header: With the tensors that were added later.
-        added: The initial weights of those.
-        begin: Where its first step lies.
-        groups: The names of those that were added together.
+        header: The header, with the tensors that were added later.
+        added: The initial weights of the added tensors.
+        begin: The position of the first step in the file.
+        groups: The names of the tensors that were added together.
     """
 
     header: RecordHeader
@@ -82,12 +82,12 @@ def read_head(file: IO[bytes], name: str) -> RankHead:
 
 
 def read_steps(file: IO[bytes], name: str, head: RankHead) -> Iterator[RecordedStep]:
-    """Reads the steps of one process as they are asked for. A last frame that was not written to its end is left out.
+    """Reads the steps of one process one by one. A last frame that is incomplete is left out.
 
     Args:
         file: The file.
         name: The name for messages.
-        head: What it says before them.
+        head: The part of the file before them.
 
     Raises:
         ConfigError: It is damaged.
@@ -102,7 +102,7 @@ def read_steps(file: IO[bytes], name: str, head: RankHead) -> Iterator[RecordedS
 
 
 def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[RecordedStep]]:
-    """Reads the file of one process: its header, and its steps as they are asked for.
+    """Reads the file of one process: its header, and its steps one by one.
 
     Args:
         file: The file.

@@ -2,7 +2,7 @@
 
 It is a directory. Each process of the script appends to a file of its own, `rank-N.steps`, a frame for each step: lengths, a
 checksum, a JSON object and an array. A frame is flushed at once, so a process that is killed loses at most the step it was in.
-The first frame is the header. Nothing of the user's data is kept but hashes.
+The first frame is the header. Only hashes of the user's data are kept.
 """
 
 import dataclasses
@@ -20,19 +20,20 @@ from samestep.common.steps.projections import PROJECTIONS, Piece
 
 SCHEMA = 5
 READ = 2, 3, 4, SCHEMA
-"""What is read. Records of schema 2 have a step's number and losses in the JSON object, and hashes that are mixed. Those before 4
-have padding in the hashes of examples, and a packed batch of PyTorch as another number of examples; before 5 no arguments, and
-targets of class 0 as those that are ignored."""
+"""The schemas that can be read. Records of schema 2 have a step's number and losses in the JSON object, and hashes that are
+mixed. Those before schema 4 include padding in the hashes of examples, and count a packed batch of PyTorch as a different
+number of examples; those before schema 5 have no arguments, and cannot distinguish targets of class 0 from ignored ones."""
 Phase = Literal["local", "stray", "gradient", "moved", "updated", "weight"]
-"""What was seen of a tensor. local: this process's gradient before it is exchanged, where it can be seen. stray: the gradient
-that a backward pass left where this step updates nothing. gradient: what the optimizer was given. moved: the weights with which
-the last pass of the step was computed, if the script has moved them in the step. updated: the weights after the update, if
-the script has written others before the next step. weight: those with which it begins; at step -1, the initial weights."""
+"""The phases in which a tensor is recorded. local: this process's gradient before it is exchanged, where it can be seen. stray:
+the gradient that a backward pass left on a tensor that this step does not update. gradient: the gradient that the optimizer was
+given. moved: the weights with which the last pass of the step was computed, if the script has moved them in the step. updated:
+the weights after the update, if the script has written others before the next step. weight: those with which it begins; at step
+-1, the initial weights."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
 MOVED, UPDATED = PHASES[3:5]
-"""Phases that only a script has which writes weights."""
+"""Phases that only scripts which write weights have."""
 ARGUMENT = 4
-"""The bytes of an example of one argument."""
+"""The bytes that are kept for each example of one argument."""
 FOLLOWER = "follower"
 """The role of the tensors of a network that is like a trained one and that no optimizer updates; their names begin with it."""
 
@@ -42,13 +43,13 @@ class RecordedTensor:
     """A trainable tensor, or a buffer, of one process.
 
     Attributes:
-        name: Without the prefixes that wrappers add.
-        dtype: As it is trained, such as "float32".
-        piece: Which part of it this process holds.
+        name: Its name, without the prefixes that wrappers add.
+        dtype: The dtype in which it is trained, such as "float32".
+        piece: The part of it that this process holds.
         role: "parameter", "buffer", or FOLLOWER.
-        layer: The type of the module that holds it, such as "Linear"; "" where nobody knows.
-        is_trained: Whether it asks for a gradient.
-        network: What its name begins with if there are several networks: the class and, from the second of a class on, a number.
+        layer: The type of the module that holds it, such as "Linear"; "" if not known.
+        is_trained: Whether it requires a gradient.
+        network: The prefix of its name if there are several networks: the class and, from the second of a class on, a number.
     """
 
     name: str
@@ -62,23 +63,23 @@ class RecordedTensor:
 
 @dataclasses.dataclass(frozen=True)
 class RecordHeader:
-    """What one process of a script is.
+    """The header of the file of one process of a script.
 
     Attributes:
         schema: The schema of the record.
         framework: "torch" or "tf", or "keras on torch".
         command: The whole command that was recorded, as words; the same in every process.
-        directory: In which it was started.
+        directory: The directory in which it was started.
         versions: The versions of Python and the packages that decide numbers.
-        environment: The variables that decide numbers, by name.
+        environment: The variables that affect numbers, by name.
         rank: The rank of this process, from 0.
         world: The number of processes.
-        tensors: In the order of the model.
+        tensors: Its tensors, in the order of the model.
         is_float64: Whether the tensors are float64.
         perturbed: The seed of a perturbation of the initial weights in their last bit; None if there was none.
-        layouts: How the processes share the model, as far as it is seen: "ddp", "deepspeed", "dp", "fsdp1", "fsdp2", "tp",
-            "mirrored".
-        products: The dtype of few digits that products were seen to be computed in, such as "bfloat16"; "" if none was.
+        layouts: How the processes share the model, as far as the recorder sees it: "ddp", "deepspeed", "dp", "fsdp1", "fsdp2",
+            "tp", "mirrored".
+        products: The dtype of few digits in which products were computed, such as "bfloat16"; "" if none was seen.
         is_cast: Whether the recorder made a script of another dtype run in float64.
         is_from_input: Whether Python read its program from the standard input of the command, where it is gone now.
     """
@@ -107,24 +108,24 @@ class RecordedStep:
     Attributes:
         number: Counted from 0; -1 is the frame of the initial weights.
         losses: The scalars that backward passes of this step began with; their sum is the step's loss.
-        rows: The hash of each example that the model was called on in training mode, in order; None if nobody knows them.
+        rows: The hash of each example that the model was called on in training mode, in order; None if not known.
         scalars: Name -> number: "lr", "weight_decay" and every other scalar of the optimizer's groups ("lr/1" for the second
             group), "loss_scale", "clip_max_norm", "clip_norm" (the norm before clipping, or "clip_norm_part").
         is_skipped: Whether a gradient scaler left out the update.
-        counts: What happened how often within the step, which decides no number of it: "schedule_steps" of the learning rate's
-            schedule, "data_passes" that a DataLoader began, "passes_over" if the last one had ended before, "loaded_examples"
-            that it has yielded, "more_calls" in Keras if several models or calls were given data, "evaluated_calls" of a model
-            in evaluation mode that were trained on, "backward_passes" in Keras if there are several, "written_tensors" that
-            eager code has changed since the update before, "written_after" the update, of which there may be more, "restored"
-            if those that were written after the update before were what it left again when the first backward pass began;
-            "target_kinds", a hash of how many numbers each target has; and "class_weights", one of the weights that losses are
-            given for classes.
-        stats: Phase -> a structured array with one row for each tensor of the header; None where the step was not looked at.
-            A tensor without a gradient has NaN in the fields of that phase.
+        counts: How often something happened within the step that affects none of its numbers: "schedule_steps" of the learning
+            rate's schedule, "data_passes" that a DataLoader began, "passes_over" if the last one had ended before,
+            "loaded_examples" that it has yielded, "more_calls" in Keras if several models or calls were given data,
+            "evaluated_calls" of a model in evaluation mode that were trained on, "backward_passes" in Keras if there are
+            several, "written_tensors" that eager code has changed since the update before, "written_after" the update, of which
+            there may be more, "restored" if those that were written after the update before were what it left again when the
+            first backward pass began; "target_kinds", a hash of how many numbers each target has; and "class_weights", one of
+            the weights that losses are given for classes.
+        stats: Phase -> a structured array with one row for each tensor of the header; None if the tensors of the step were not
+            recorded. A tensor without a gradient has NaN in the fields of that phase.
         targets: The hash of each example with what its loss was computed with, as far as it is seen: targets, or the data of a
             script that calls no module. Floats are rounded to 8 binary digits, since they may have been computed.
-        arguments: For calls with several arguments that hold examples, name -> 4 bytes of each example of that argument alone, as
-            `rows.argument_sums` says. The name is a keyword, a position or the key of a batch that is a mapping.
+        arguments: For calls with several arguments that hold examples, name -> 4 bytes for each example of that argument alone,
+            as `rows.argument_sums` computes them. The name is a keyword, a position or the key of a batch that is a mapping.
     """
 
     number: int
@@ -140,7 +141,7 @@ class RecordedStep:
 
 @functools.lru_cache(2)
 def stats_dtype(is_float64: bool) -> np.dtype:
-    """Returns what is kept of a tensor in a phase: 48 bytes, or 80 of a run in float64.
+    """Returns the dtype of what is kept of a tensor in a phase: 48 bytes, or 80 for a run in float64.
 
     Args:
         is_float64: Whether the script was run in float64.
@@ -164,7 +165,7 @@ def added_frame(tensors: Sequence[RecordedTensor], weights: np.ndarray) -> bytes
     """Returns the frame of tensors that a script made after its first step. The frames after it have them as well.
 
     Args:
-        tensors: The new ones, which come after all that were there.
+        tensors: The new tensors, which come after all earlier ones.
         weights: Their initial weights.
     """
     return frame_of({"tensors": tensors}, weights.tobytes(), ADDED)
@@ -175,7 +176,8 @@ def step_frame(step: RecordedStep, sums: tuple[bytes | None, bytes | None] | Non
 
     Args:
         step: The step.
-        sums: For each example, and each with its targets, what `rows.mix` has not mixed yet; they take the place of the hashes.
+        sums: For each example, and for each with its targets, the sums that `rows.mix` has not mixed yet, instead of the
+            hashes.
     """
     stats, (rows, targets) = step.stats, sums or (_packed(step.rows), _packed(step.targets))
     sizes = len(step.losses), None if rows is None else len(rows) // 8, None if targets is None else len(targets) // 8
@@ -213,10 +215,10 @@ def _started(
 
 
 def size_of(arguments: Mapping[str, int]) -> int:
-    """Returns the bytes of the arguments of a step in its frame: what comes after them lies at a multiple of 8.
+    """Returns the bytes of the arguments of a step in its frame, padded to a multiple of 8.
 
     Args:
-        arguments: How many examples there are of each.
+        arguments: The number of examples of each argument.
     """
     return -(-ARGUMENT * sum(arguments.values()) // 8) * 8
 

@@ -12,14 +12,14 @@ import numpy as np
 from samestep.common.steps.record import Phase, RecordedTensor, RecordHeader
 
 OF_STAGE = re.compile(r"rank\d+\.")
-"""What the names of tensors begin with of which a later rank holds others than the ranks before it, under the same names."""
+"""The prefix of the names of tensors of a later rank that differ from those of earlier ranks under the same names."""
 _ORDER = 1e-4
-"""By what share of a norm the order of a sum in float32 moves a projection, at most."""
+"""The largest share of a norm by which the order of a sum in float32 changes a projection."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sums:
-    """What is known of all tensors in a phase; one row for each tensor of the run. NaN where a tensor has no gradient.
+    """What is recorded of all tensors in a phase, one row for each tensor of the run; NaN if a tensor has no gradient.
 
     Attributes:
         projections: float64 [tensors, PROJECTIONS].
@@ -37,7 +37,7 @@ class Sums:
         return np.sqrt(self.square)
 
     def are_as(self, other: "Sums") -> np.ndarray:
-        """Returns which tensors hold the same numbers: their projections may have been added up in another order.
+        """Returns which tensors hold the same numbers, allowing for projections that were added up in another order.
 
         Args:
             other: The sums of as many tensors, or of one.
@@ -46,7 +46,7 @@ class Sums:
         return (self.bits == other.bits) & is_near.all(axis=1)
 
     def unlike(self, other: "Sums", own: Sequence[int], places: Sequence[int]) -> tuple[int, float]:
-        """Returns how many of some tensors have numbers on one side only, and how far the others are apart.
+        """Returns how many tensors have numbers on one side only, and how far apart the others are.
 
         Args:
             other: The sums of another run.
@@ -60,12 +60,12 @@ class Sums:
 
 @dataclasses.dataclass(frozen=True)
 class RankSplit:
-    """Ranks that should hold the same numbers and do not.
+    """Ranks that should hold the same numbers but do not.
 
     Attributes:
         phase: What differs: "skipped", "gradient", "weight" or "scalar".
         name: The name of the tensor or scalar.
-        ranks: Those that differ from most of the others, or from the first.
+        ranks: The ranks that differ from most of the others, or from the first.
     """
 
     phase: str
@@ -79,19 +79,19 @@ class RunStep:
 
     Attributes:
         number: Counted from 0; -1 is the frame of the initial weights.
-        loss: The mean, over the ranks that had examples of their own, of each one's sum of losses; None where no rank had one.
-        rows: The hashes of each rank's examples; None if nobody knows them.
+        loss: The mean, over the ranks that had examples of their own, of each one's sum of losses; None if no rank had one.
+        rows: The hashes of each rank's examples; None if not known.
         scalars: The scalars of the optimizer; those of the first rank that has them.
         is_skipped: Whether a gradient scaler left out the update.
         passes: The number of backward passes of a rank.
-        parts: The loss of each of them, of all ranks.
-        sums: What was seen of the tensors; None where the step was not looked at.
+        parts: The loss of each backward pass, for all ranks.
+        sums: What was recorded of the tensors; None if the tensors of the step were not recorded.
         splits: Ranks that differ although they should not.
-        targets: The hashes of each rank's examples with their targets; None if nobody knows them.
+        targets: The hashes of each rank's examples with their targets; None if not known.
         is_evaluated: Whether the model was in evaluation mode.
         counts: As `RecordedStep.counts` of the first rank.
-        class_weights: For each rank with a loss that has targets, a hash of the weights for classes, 0 without any.
-        arguments: Those of each rank's examples, as `RecordedStep.arguments` has them.
+        class_weights: For each rank with a loss that has targets, a hash of the class weights, 0 without any.
+        arguments: The arguments of each rank's examples, as in `RecordedStep.arguments`.
     """
 
     number: int
@@ -111,11 +111,11 @@ class RunStep:
 
     @functools.cached_property
     def examples(self) -> collections.Counter[int] | None:
-        """The multiset of the examples of all ranks. What ranks of tensor parallelism were all called on counts once."""
+        """The multiset of the examples of all ranks. Examples that all ranks of tensor parallelism were called on count once."""
         return _multiset(self.rows)
 
     def of_arguments(self) -> dict[str, list[int]]:
-        """Returns the hashes of each argument, of all ranks in order; what several ranks were all called on counts once."""
+        """Returns the hashes of each argument for all ranks in order; what several ranks were all called on counts once."""
         own = [self.arguments[rank] for rank in own_ranks(self.rows or {})] if self.arguments else []
         names = dict.fromkeys(name for each in own for name in each)
         whole = {name: b"".join(each.get(name, b"") for each in own) for name in names}
@@ -123,13 +123,13 @@ class RunStep:
 
     @property
     def targeted(self) -> collections.Counter[int] | None:
-        """The multiset of the examples with their targets, likewise."""
+        """The multiset of the examples with their targets, counted in the same way."""
         return _multiset(self.targets)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReadAnew:
-    """Steps that are read anew each time they are iterated over.
+    """Steps that are read again each time they are iterated over.
 
     Attributes:
         read: Reads them.
@@ -148,11 +148,11 @@ class RecordedRun:
     Attributes:
         name: How messages call it.
         header: That of the first rank; its pieces are whole tensors.
-        steps: In order, from the frame of the initial weights on. They are read anew each time they are iterated over.
-        later: The names of the tensors that were not there before the first step.
-        earlier: The learning rate and a hash of the examples of each step before these, where another run is resumed.
-        elsewhere: The names of the parameters of which its first rank holds nothing, or a part.
-        joined: The ranks that are taken for replicas of others and may be stages of a pipeline that begin with the same weights.
+        steps: The steps in order, from the frame of the initial weights on. They are read again each time they are iterated over.
+        later: The names of the tensors that did not exist before the first step.
+        earlier: The learning rate and a hash of the examples of each step before these, if this run resumes another one.
+        elsewhere: The names of the parameters of which its first rank holds nothing, or only a part.
+        joined: The ranks that are taken for replicas of others, but may be pipeline stages that begin with the same weights.
     """
 
     name: str
@@ -169,13 +169,13 @@ class RecordedRun:
         return self.header.tensors
 
     def first_sums(self, num_frames: int, *phases: Phase) -> list[Sums]:
-        """Returns what was seen in some phases of the first frames, as far as it is known; the first are the initial weights."""
+        """Returns what was recorded in some phases of the first frames, as far as known; the first one is the initial weights."""
         frames = [step.sums or {} for step in itertools.islice(self.steps, num_frames)]
         return [sums[phase] for sums in frames for phase in phases if phase in sums]
 
 
 def digest_of(rows: Collection[int]) -> int | None:
-    """Returns a hash of the examples of a recorded step, in whatever order; None if there are none.
+    """Returns a hash of the examples of a recorded step, independent of their order; None if there are none.
 
     Args:
         rows: Their hashes.
@@ -188,7 +188,7 @@ def _multiset(rows: Mapping[int, tuple[int, ...]] | None) -> collections.Counter
 
 
 def own_ranks(rows: Mapping[int, tuple[int, ...]]) -> list[int]:
-    """Returns the ranks that have examples which no rank before them has."""
+    """Returns the ranks with examples that no rank before them has."""
     if len(rows) == 1:
         return [rank for rank, each in rows.items() if each]
     first: dict[tuple[int, ...], int] = {}

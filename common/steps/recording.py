@@ -1,6 +1,6 @@
-"""What runs inside a recorded script, whatever its framework: the options, and the file that a process appends its steps to.
+"""What runs inside a recorded script of any framework: the options, and the file to which a process appends its steps.
 
-A recorder never disturbs its script. What goes wrong in it ends the record and is noted; `samestep record` prints the notes.
+A recorder never disturbs its script. An error in it ends the record and is noted; `samestep record` prints the notes.
 """
 
 import atexit
@@ -35,7 +35,7 @@ from samestep.common.steps.workers import kill_workers
 VARIABLE = "SAMESTEP_RECORD"
 """The environment variable that holds the options, as JSON."""
 DENSE_STEPS = 10
-"""The first steps are looked at one by one, however seldom the later ones are."""
+"""How many first steps are all recorded with tensors, no matter how few of the later ones are."""
 P, T = ParamSpec("P"), TypeVar("T")
 
 
@@ -47,17 +47,17 @@ class RecordOptions:
         out: The directory of the record.
         command: The words of the command.
         directory: Where it was started, which a script may leave before its first step; "" is the working directory then.
-        every: After the first steps, every so many are looked at.
+        every: After the first steps, the tensors of every so many steps are recorded.
         float64: Run the script in float64.
         perturb: The seed of a perturbation of the initial weights in their last bit; None leaves them.
-        products: The dtype whose last bit that is, if products are known to be computed in one of fewer digits.
-        stop_after: Leave with exit code 0 after so many steps; None goes on to the end.
+        products: The dtype whose last bit is perturbed, if products are known to be computed in one of fewer digits.
+        stop_after: Exit with code 0 after so many steps; None to continue to the end.
         weights_to: A .npz file that gets the initial weights.
-        weights_from: Such a file, whose weights take the place of the initial ones.
+        weights_from: Such a file, whose weights replace the initial ones.
         notes: A file that gets a line for each note; "" where the recorder was started within its process.
         package: The folder that holds the package samestep, for Pythons that do not have it.
-        input: The standard input of the command, as `environment.input_file` says it.
-        keep: The list of what the command is about to overwrite or remove, beside which its copies go; "" keeps none.
+        input: The standard input of the command, as `environment.input_file` identifies it.
+        keep: The list of files that the command is about to overwrite or remove, beside which copies go; "" to keep none.
     """
 
     out: str
@@ -81,7 +81,7 @@ class RecordOptions:
 
     @classmethod
     def from_json(cls, text: str) -> "RecordOptions":
-        """Reads what `to_json` wrote, and ignores what is none of its fields."""
+        """Reads what `to_json` wrote, and ignores unknown fields."""
         values = json.loads(text)
         given = {field.name: values[field.name] for field in dataclasses.fields(cls) if field.name in values}
         return cls(**given | {"command": tuple(values.get("command", ()))})
@@ -112,7 +112,7 @@ class Recorder:
         return self._file is not None
 
     def looks_at(self, number: int) -> bool:
-        """Returns whether the tensors of a step are looked at."""
+        """Returns whether the tensors of a step are recorded."""
         return number < DENSE_STEPS or number % self.options.every == 0
 
     def begin(
@@ -127,7 +127,7 @@ class Recorder:
         """Makes the file and writes the header; call it before the first step.
 
         Args:
-            tensors: All that are recorded.
+            tensors: All tensors that are recorded.
             rank: The rank of this process.
             world: The number of processes.
             is_float64: Whether the tensors are float64.
@@ -153,7 +153,7 @@ class Recorder:
         self._append(added_frame(tensors, weights))
 
     def write(self, step: RecordedStep, sums: tuple[bytes | None, bytes | None] | None = None) -> None:
-        """Appends a step, and leaves the process if it was the last one that is wanted.
+        """Appends a step, and ends the process if it was the last requested one.
 
         Args:
             step: The step; numbers count from -1, the frame of the initial weights.
@@ -165,10 +165,10 @@ class Recorder:
             self.leave()
 
     def leave(self, exit_code: int = 0) -> None:
-        """Ends the process at once: what the script would do at its end is not wanted.
+        """Ends the process at once, without what the script would do at its end.
 
-        Its workers end as they would with it. One that has only just started, as those of a DataLoader, would never notice. One
-        that is a rank still writes its last step, and ends by itself.
+        Its workers end as they would with it. Those that have only just started, such as a DataLoader's, would not notice that
+        it ended, and are killed. Those that are ranks still write their last step, and end by themselves.
         """
         kill_workers(Path(self.options.out))
         for stream in (sys.stdout, sys.stderr):  # a script may have closed them, or taken them away
@@ -178,20 +178,20 @@ class Recorder:
         os._exit(exit_code)
 
     def end(self, reason: str = "") -> None:
-        """Records nothing more, for a reason that is noted if there is one."""
+        """Stops recording, and notes the reason if there is one."""
         reason = reason or ("" if self.is_ended else spell_removed(Path(self.options.out), self._file))
         self.is_ended = True
         if reason:
             self.note(reason)
 
     def end_with_process(self, last: Callable[[], None]) -> Callable[[], None]:
-        """Ends the record with the process: at its exit, and before it is left at once or another program takes its place.
+        """Ends the record with the process: at its exit, before an immediate exit, and before another program replaces it.
 
         Args:
-            last: Writes the step that nothing came after.
+            last: Writes the last step, which no later pass has ended.
 
         Returns:
-            What ends the record now.
+            A function that ends the record now.
         """
         last = self.guarded(last)
 
@@ -209,7 +209,7 @@ class Recorder:
         leave_note(self.options.notes, "note", text)
 
     def guarded(self, function: Callable[P, T]) -> Callable[P, T | None]:
-        """Makes a hook that does nothing where nothing is recorded, and whose errors end the record and not the script."""
+        """Makes a hook that does nothing if nothing is recorded, and whose errors end the record instead of the script."""
 
         @functools.wraps(function)
         def hook(*args: P.args, **kwargs: P.kwargs) -> T | None:
@@ -225,7 +225,7 @@ class Recorder:
         return hook
 
     def fail(self, error: BaseException) -> bool:
-        """Ends the record, and the process if only its first steps are wanted; returns whether the error is the script's."""
+        """Ends the record, and the process if only its first steps were requested; returns whether the error is the script's."""
         self.end(f"the record ends at step {self.number}: {spell_failure(error)}")
         if self._file is not None and not self.number and isinstance(error, OSError):
             with contextlib.suppress(OSError, ValueError):

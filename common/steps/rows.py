@@ -1,10 +1,10 @@
-"""The hash of an example that a model was called on: the statement that both recorders are tested against.
+"""The hash of an example that a model was called on; both recorders are tested against this statement.
 
 Each number becomes a 64-bit word: a float as the bits of its float32, an integer or bool as int64. The hash of an example is the
 sum of word x coefficient mod 2**64 over all its numbers, then its bits are mixed. The sum is what a device computes, with one
 product and one sum of integers. The coefficient depends on the place of the number in the example and on the place of the
 input among the arguments of the model. So a zero at the end, such as padding, changes nothing. Images whose channels come last
-are read as if they came first, as other frameworks have them.
+are read as if they came first, as in other frameworks.
 
 References:
     Multilinear hashing: Lemire and Kaser 2014, "Strongly universal string hashing is fast", The Computer Journal 57 (11). The
@@ -20,7 +20,7 @@ _STEP, _FIRST, _SECOND = (np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF5
 _SHIFTS = tuple(np.uint64(each) for each in (30, 27, 31))
 _HALF = np.dtype("<u4")
 INPUT_STRIDE = 2**40
-"""Between the coefficients of two inputs."""
+"""The distance between the coefficients of two inputs."""
 MANY_PIXELS = 5
 """Of an image, each way."""
 
@@ -55,7 +55,7 @@ def mix(values: np.ndarray) -> np.ndarray:
 
 
 def is_channels_last(shape: Sequence[int | None]) -> bool:
-    """Returns whether an input is read as images whose channels come last: two to four, of more pixels each way.
+    """Returns whether an input is read as images whose channels come last: two to four, and more pixels in either direction.
 
     Args:
         shape: [examples, height, width, channels]; None where a size is not known.
@@ -94,7 +94,7 @@ def hash_rows(inputs: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def argument_sums(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Returns what tells the examples of each argument of a call from others: the upper half of its part of the sum.
+    """Returns a hash of each example in each argument of a call: the upper half of the argument's part of the sum.
 
     Args:
         inputs: As for `hash_rows`.

@@ -1,4 +1,4 @@
-"""The processes that a script started, of which some keep a file of their own in its record."""
+"""The processes that a script started, some of which keep their own file in its record."""
 
 import contextlib
 import multiprocessing
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def kill_workers(folder: Path) -> None:
-    """Kills the daemons that this process started, but for those that are ranks; it ends at once after it.
+    """Kills the daemons that this process started, except those that are ranks; the process ends right after it.
 
-    Whoever watches over them hears nothing of it: a DataLoader would raise that its worker was killed.
+    Code that watches over them is not notified, since a DataLoader would raise that its worker was killed.
 
     Args:
-        folder: The folder of the record. A rank has a file of its own there.
+        folder: The folder of the record, in which each rank has a file of its own.
     """
     with contextlib.suppress(ValueError):  # in another thread than the main one, which alone runs handlers
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Writes a log of steps: each window when it ends, below what earlier attempts at the run have left."""
+"""Writes a log of steps: each window when it ends, below those of earlier attempts at the run."""
 
 import dataclasses
 import json
@@ -55,7 +55,7 @@ class LogWriter:
 
 
 def write_log(directory: Path, log: Log) -> None:
-    """Writes a log that is known as a whole, or nothing at all.
+    """Writes a complete log, or nothing at all.
 
     Args:
         directory: Where to write it.

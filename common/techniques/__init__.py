@@ -1,4 +1,4 @@
-"""Techniques: how a step is taken, whatever the strategy. Each is a folder; here their flags come together."""
+"""Techniques: how a step is taken, under any strategy. Each is a folder; their flags come together here."""
 
 import dataclasses
 
@@ -33,13 +33,13 @@ class Techniques(
     ClipFlags,
     AccumulationFlags,
 ):
-    """How a step is taken, under any strategy that takes it."""
+    """How a step is taken, under any strategy that supports it."""
 
     def passes_of(self, replicas: int) -> int:
-        """Returns the micro-batches of each of so many shards: a step takes so many passes, one after the other."""
+        """Returns the number of micro-batches of each shard, given the number of shards; a step takes one pass for each."""
         return self.accumulation_steps if self.fixed_order is None else self.fixed_order // replicas
 
     def of_reference(self) -> "Techniques":
-        """Returns the techniques that change the step; the others only change how it is computed, and how it is rounded."""
+        """Returns the techniques that change the step; the others only change how it is computed and rounded."""
         others = {name: field.default for name, field in flags(self).items() if not field.metadata["changes_step"]}
         return dataclasses.replace(self, **others)

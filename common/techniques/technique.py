@@ -1,4 +1,4 @@
-"""What a technique consists of: the hooks that its own folder fills in, and over which everything else loops."""
+"""A technique: the hooks that its folder fills in, and over which everything else loops."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GradientExchange:
-    """What an exchange of gradients computes where it is not their sum; it depends on how the batch is split over devices.
+    """An exchange of gradients that is not their sum, and depends on how the batch is split over devices.
 
     Attributes:
-        statement: What it computes, in NumPy: (run, the gradients of each rank, what each kept of the last step) -> their sum
-            as every rank has it, and what each keeps.
+        statement: The exchange in NumPy: (run, the gradients of each rank, what each kept of the last step) -> their sum as
+            every rank gets it, and what each keeps.
         kept_bytes: What a device keeps from one step to the next for some parameters.
-        first_step: The first step that has it, counted from 0; those before exchange plain sums.
+        first_step: The first step with this exchange, counted from 0; earlier steps exchange plain sums.
     """
 
     statement: "Statement"
@@ -36,11 +36,11 @@ class GradientExchange:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Periods:
-    """Periods of steps that ranks take alone, with weights and optimizer state of their own; each ends with a step of all.
+    """Periods of local steps, which ranks take with their own weights and optimizer state; each ends with an outer step.
 
     Attributes:
-        statement: The step of all ranks, in NumPy: (techniques, the weights that the period began with, the running sum of such
-            steps, the weights of each rank) -> the weights that the next period begins with, and the sum.
+        statement: The outer step in NumPy: (techniques, the weights with which the period began, the outer momentum, the
+            weights of each rank) -> the weights with which the next period begins, and the momentum.
         kept_bytes: What a device keeps from one period to the next for some parameters.
     """
 
@@ -50,31 +50,31 @@ class Periods:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Technique:
-    """One way to take a step differently, under any strategy that takes it.
+    """One way to take a step differently, under any strategy that supports it.
 
     Attributes:
-        flags: The dataclass of its flags; it is used where one of them is not at its default.
-        refuse: Raises a ConfigError for a run that cannot have it, whatever the strategy.
-        refuse_variables: Raises a ConfigError for variables of a user's model whose dtype is its to choose: (where the model is
-            declared, their dtypes).
-        refuse_launch: Raises a ConfigError for what only a launch cannot have; the diagnosis repeats a run up to any step.
-        note: What the user should know of a run before it starts, in a line; "" if there is nothing.
+        flags: The dataclass of its flags; the technique is used if one of them is not at its default.
+        refuse: Raises a ConfigError for a run that cannot use it under any strategy.
+        refuse_variables: Raises a ConfigError for variables of a user's model whose dtype the technique should choose: (where
+            the model is declared, their dtypes).
+        refuse_launch: Raises a ConfigError for runs that cannot be launched but can be repeated by the diagnosis, which stops
+            at any step.
+        note: Returns what the user should know about a run before it starts, in a line; "" if there is nothing.
         fill_in: Fills in the flags that depend on the rest of the run.
-        change_optimizer: The optimizer of the run with what the technique changes of it: (one of ours, techniques of the run) ->
-            optimizer.
-        exchange: What its exchange of gradients computes, if that is not their sum.
-        periods: How ranks come together that take steps alone, if it has them do so.
-        gradient_sends: The sends by which the gradients of some parameters, which go together, are summed over all devices, if
-            they are its own.
-        transform: What it makes of the gradient of the whole batch, in NumPy, if it changes that: (gradients, techniques of the
+        change_optimizer: Returns the optimizer with the technique's changes: (one of ours, techniques of the run) -> optimizer.
+        exchange: Its exchange of gradients, if that is not their sum.
+        periods: Its periods of local steps, if it has any.
+        gradient_sends: The sends that sum the gradients of some parameters over all devices, if the technique has its own.
+        transform: Its change of the gradient of the whole batch, in NumPy, if it has one: (gradients, techniques of the
             run) -> gradients.
         gradient_error: How far its rounding takes loss and gradient of a step, relative to their size, if it rounds them.
-        find_flaw: What the state after a run shows to be wrong; "" if nothing.
-        sends_before_update: What it sends beside gradients, once a step.
-        emulation_on_cpus: What CPU cores compute in the place of the hardware it is meant for; None if it is meant for any.
-        computed_twice: The segments whose forward pass is computed once more in the backward pass.
-        replaces_code: Whether a compiler writes the code of a pass anew, and decides what that keeps for the backward pass.
-        in_textbooks: The quantities of a `Formula` that the textbooks still say right of it; None for all.
+        find_flaw: Returns what is wrong with the state after a run; "" if nothing is.
+        sends_before_update: What it sends besides gradients, once a step.
+        emulation_on_cpus: What CPU cores compute instead of the hardware that it is meant for; None if it is meant for any
+            hardware.
+        computed_twice: The segments whose forward pass is recomputed in the backward pass.
+        replaces_code: Whether a compiler generates the code of a pass, and decides what it saves for the backward pass.
+        in_textbooks: The quantities of a `Formula` that stay right with it; None for all.
     """
 
     flags: type

@@ -23,7 +23,7 @@ from samestep.common.workload.models.dtypes import Dtypes
 from samestep.common.workload.models.spec import Param, Segment
 
 Hook = Literal["exchange", "periods", "transform", "gradient_error", "replaces_code"]
-"""What rows refuse, and what a run is taken without, whatever technique it belongs to."""
+"""Hooks by which strategies refuse techniques, or by which a run is repeated without some, of any technique."""
 TECHNIQUES: tuple[Technique, ...] = (
     RECOMPUTE,
     COMPRESS,
@@ -36,7 +36,7 @@ TECHNIQUES: tuple[Technique, ...] = (
     CLIP_NORM,
     COMPILE,
 )
-"""All there are, in the order in which they refuse a run."""
+"""All techniques, in the order in which they refuse a run."""
 
 
 @functools.cache
@@ -50,14 +50,14 @@ def used(techniques: Techniques) -> tuple[Technique, ...]:
 
 
 def refuse_variables(source: str, dtypes: Dtypes) -> None:
-    """Refuses variables of a user's model whose dtype is a technique's to choose.
+    """Refuses variables of a user's model whose dtype a technique should choose.
 
     Args:
         source: Where the model is declared, for messages.
-        dtypes: The dtypes that its variables have whatever a run asks for.
+        dtypes: The dtypes that its variables have in every run.
 
     Raises:
-        ConfigError: There is one.
+        ConfigError: There is such a variable.
     """
     for each in TECHNIQUES:
         each.refuse_variables(source, dtypes)
@@ -69,7 +69,7 @@ def exchange_of(techniques: Techniques) -> GradientExchange | None:
 
 
 def periods_of(techniques: Techniques) -> Periods | None:
-    """Returns how ranks come together, if they take steps alone."""
+    """Returns the periods of local steps; None if ranks take none."""
     return next((each.periods for each in used(techniques) if each.periods is not None), None)
 
 
@@ -78,7 +78,7 @@ STEPS_ALONE: dict[str, Scalar] = {"local_steps": 500, "outer_rate": 0.7, "outer_
 
 
 def counts_devices(techniques: Techniques) -> str:
-    """Returns the flag of what makes another step on another number of devices; "" if nothing does."""
+    """Returns the flag of a technique whose step depends on the number of devices; "" if none does."""
     own = (next(iter(flags(each.flags))) for each in used(techniques) if each.exchange or each.periods)
     return next(map(spell_flag, own), "")
 
@@ -100,7 +100,7 @@ def sums_gradients(techniques: Techniques) -> Technique | None:
 
 
 def gradient_error(run: Run) -> float | None:
-    """Returns how far a technique's rounding takes loss and gradient of a step, relative to them; None if none rounds them."""
+    """Returns how far a technique's rounding takes loss and gradient of a step, relative to their size; None if none rounds."""
     found = [each.gradient_error(run) for each in used(run.techniques) if each.gradient_error is not None]
     return max(found, default=None)
 
@@ -112,11 +112,11 @@ def spell_exchanges(techniques: Techniques) -> list[str]:
 
 
 def refusal(hook: Hook, why: str) -> dict[str, str]:
-    """Returns the refusal of every technique that fills in a hook, for a row's `refuses`: field of a flag -> why.
+    """Returns the refusal of every technique that fills in a hook, for a strategy's `refuses`: field of a flag -> why.
 
     Args:
-        hook: What the row cannot take.
-        why: A clause.
+        hook: The hook that the strategy cannot support.
+        why: Why not, as a clause.
     """
     found: dict[str, str] = {}
     for each in (each for each in TECHNIQUES if getattr(each, hook)):
@@ -133,23 +133,23 @@ def for_other_hardware() -> dict[str, tuple[Scalar, ...]]:
 
 
 def first_steady_step(techniques: Techniques) -> int:
-    """Returns the first step that exchanges gradients as all later ones do, counted from 0; those before it sum them plainly."""
+    """Returns the first step that exchanges gradients as all later ones do, counted from 0; earlier steps exchange plain sums."""
     exchange = exchange_of(techniques)
     return 0 if exchange is None else exchange.first_step(techniques)
 
 
 def computed_twice(run: Run) -> tuple[Segment, ...]:
-    """Returns the segments whose forward pass is computed once more in the backward pass."""
+    """Returns the segments whose forward pass is recomputed in the backward pass."""
     return tuple(segment for each in used(run.techniques) for segment in each.computed_twice(run))
 
 
 def rounding_asked(techniques: Techniques) -> dict[str, Scalar]:
-    """Returns the flags of every technique that rounds loss and gradients, by name, used or not."""
+    """Returns the flags of all techniques that round loss and gradients, by name, whether they are used or not."""
     return {name: getattr(techniques, name) for each in TECHNIQUES if each.gradient_error for name in flags(each.flags)}
 
 
 def replaces_code(techniques: Techniques) -> bool:
-    """Returns whether a compiler writes the code of a pass anew."""
+    """Returns whether a compiler generates the code of a pass."""
     return any(each.replaces_code for each in used(techniques))
 
 

@@ -1,4 +1,4 @@
-"""The differences between two implementations of a model that their user may know and accept, by name."""
+"""The known differences between two implementations of a model that a user may accept, by name."""
 
 from collections.abc import Iterable, Mapping
 
@@ -32,10 +32,10 @@ def check_accepted(names: Iterable[str], where: str) -> tuple[str, ...]:
 
     Args:
         names: What is accepted.
-        where: Who says it, for messages.
+        where: Where the names stand, for messages.
 
     Raises:
-        ConfigError: One of them is none of `ACCEPTABLE`.
+        ConfigError: One of them is not in `ACCEPTABLE`.
     """
     found = tuple(dict.fromkeys(name.strip() for name in names))
     for name in found:

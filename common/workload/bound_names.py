@@ -1,4 +1,4 @@
-"""The names that a user's file binds, from its text alone: a wrong one is told before a framework is imported."""
+"""The names that a user's file binds, from its text alone, so a wrong name is reported before a framework is imported."""
 
 import ast
 import symtable
@@ -13,15 +13,15 @@ from samestep.common.workload.declaration import BUILDERS
 
 _INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _BINDS = {"globals", "vars", "locals", "exec", "setattr", "__getattr__", "sys"}
-"""With these a file may bind names that its text does not show."""
+"""Constructs with which a file may bind names that its text does not show."""
 
 _WITHOUT_MODELS = sys.stdlib_module_names.union({"numpy"}, *(conventions(each).modules for each in BUILDERS))
 
 
 def check_name(source: str, path: Path, name: str) -> None:
-    """Refuses a name that a file does not bind where the file shows which models it declares, or that it declares none.
+    """Refuses a name that a file does not bind, if its text shows which models it declares, or that it declares none.
 
-    All else is left to the import of the file, which sees what other functions declare.
+    Everything else is left to the import of the file, which shows what other functions declare.
 
     Args:
         source: As `--model` names it, for messages.

@@ -1,4 +1,4 @@
-"""Files of code that a file may name, such as the user's model: which bytes of them a process may run.
+"""Files of code that a run directory may name, such as the user's model: which bytes of them a process may run.
 
 A run directory says which files hold its model, and with which digests it was described: `code.json`. A worker runs those
 bytes and no others. It runs no code where the directory was written by hand.
@@ -12,9 +12,9 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, read_bytes, read_json
 
 CODE = "code.json"
-"""In the description of a model: file -> the digest with which it was described."""
+"""The file in the description of a model with the digests of the described files."""
 _allowed: dict[str, str] | None = None
-"""What the present process may run, by path; None before a run directory has been read."""
+"""The digests of the files that the current process may run, by path; None before a run directory has been read."""
 _ran: dict[str, str] = {}
 """What it ran."""
 
@@ -23,7 +23,7 @@ def read(path: str) -> bytes:
     """Reads a file of code that is about to be run.
 
     Raises:
-        ConfigError: It cannot be read, or is not what the run directory was prepared with.
+        ConfigError: It cannot be read, or is not the file that the run directory was prepared with.
     """
     try:
         content = read_bytes(path)
@@ -38,12 +38,12 @@ def read(path: str) -> bytes:
 
 
 def ran() -> dict[str, str]:
-    """Returns the files that the present process has run, with their digests."""
+    """Returns the files that the current process has run, with their digests."""
     return dict(_ran)
 
 
 def allow_only(described: str) -> None:
-    """Lets the present process run what a description was made with, and nothing else.
+    """Allows the current process to run only the files that a description was made with.
 
     Args:
         described: The folder of the description.
@@ -56,7 +56,7 @@ def allow_only(described: str) -> None:
 
 
 def digests(described: str) -> list[str]:
-    """Returns the digests of the files that a description was made with, wherever they lie.
+    """Returns the digests of the files that a description was made with, by path.
 
     Args:
         described: The folder of the description.
@@ -68,9 +68,9 @@ def digests(described: str) -> list[str]:
 
 
 def packages() -> list[str]:
-    """Returns the names of what describes installed packages, most with a version: "torch-2.13.0.dist-info", "mine.egg-info".
+    """Returns the names of installed packages' metadata folders, most with a version: "torch-2.13.0.dist-info", "mine.egg-info".
 
-    Only names are read, so a package that is edited where it lies, or installed again with the same version, is not seen.
+    Only names are read, so a package that is edited in place, or installed again with the same version, is not noticed.
     """
     folders = [Path(each) for each in sys.path if each and Path(each).is_dir()]
     kinds = ("*.dist-info", "*.egg-info")

@@ -1,4 +1,4 @@
-"""`samestep.Model`: what a user's file declares of a model of their own. The standard library only."""
+"""`samestep.Model`: the declaration of a model in a user's file. It uses the standard library only."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -20,16 +20,16 @@ METRICS = {
     "binary_cross_entropy": "auc",
     "mean_squared_error": "root_mean_squared_error",
 }
-"""Loss -> the metric that is meant where none is named."""
+"""Loss -> the metric that is used if none is named."""
 LOSS_METRIC = "loss"
-"""With a loss of one's own, that is measured on the held-out examples as well, where no metric is named."""
+"""The metric of a user's own loss if none is named: the loss on the held-out examples."""
 REDUCTIONS = ("targets", "examples", "mean", "sum")
-"""What makes the loss of a batch of the losses that a function returns."""
+"""How the loss of a batch is computed from the losses that a function returns."""
 NAMED_METRICS = (*dict.fromkeys(METRICS.values()), "bits_per_token")
 Metric = Callable[[Array, Array], float]
 """(outputs, targets) of all held-out examples -> one number."""
 BY_NAME = ("segments", "tensor_plan", "optimizer", "names")
-"""What a declaration has by the name of a framework, of a layer or of a parameter."""
+"""The fields of a declaration that map the names of frameworks, layers or parameters."""
 
 
 def split_file(text: str) -> tuple[str, str]:
@@ -49,20 +49,21 @@ class Model:
         loss: "cross_entropy", "binary_cross_entropy" or "mean_squared_error"; "cross_entropy_classes_first" or
             "cross_entropy_classes_last" where the shapes fit both; "returned" if the model returns its own; or framework -> a
             function of (what the model returns, targets) that returns losses, as `reduction` says.
-        reduction: Which losses these are. "targets": of each target, and a batch has their mean. "examples": of each example,
-            likewise. "mean": the mean over the examples that it is given, which a returned loss is. "sum": any, and a batch
-            has their sum. Or a function of the targets of a batch, a NumPy array, that returns what the sum is divided by.
+        reduction: Which losses these are. "targets": one for each target, of which a batch takes the mean. "examples": one for
+            each example, of which a batch takes the mean. "mean": the mean over the given examples, as a returned loss is.
+            "sum": any losses, of which a batch takes the sum. Or a function of the targets of a batch, a NumPy array, that
+            returns what the sum is divided by.
         metric: "accuracy", "auc", "root_mean_squared_error" or "bits_per_token"; or a function of NumPy arrays (outputs,
-            targets) of all held-out examples that returns one number. By default the one that suits the loss; with a
-            loss of one's own, that.
+            targets) of all held-out examples that returns one number. By default the one that suits the loss; for a loss of
+            your own, that loss.
         blocks: Paths of the modules that FSDP gathers together; by default the members of lists of like modules.
         segments: Framework -> a function of the built model that returns its forward pass as functions by name, in
             order. A name is the path of the module whose parameters the function uses. By default the children of a
             sequential model.
         tensor_plan: For torch: path of a linear layer -> "column" or "row"; a path may have `*` for one part of it.
-        optimizer: Framework -> what makes its optimizer: for torch of the parameters, for TensorFlow of nothing. Ours,
-            unless given.
-        names: Torch's layer or parameter -> TensorFlow's, where samestep cannot match them.
+        optimizer: Framework -> a function that returns its optimizer: for torch, given the parameters; for TensorFlow, without
+            arguments. By default, one of ours.
+        names: Torch's layer or parameter -> TensorFlow's, if samestep cannot match them.
         accept: Known differences between the two that you accept, as in ("double_bias", "epsilon").
     """
 
@@ -105,7 +106,7 @@ class Model:
         check_accepted(map(str, self.accept), "It stands in accept of your samestep.Model.")
 
     def builder(self, framework: str) -> Builder | None:
-        """Returns how the model is built in a framework; None if the file does not say."""
+        """Returns the function that builds the model in a framework; None if the file has none."""
         return vars(self)[framework]
 
 

@@ -25,7 +25,7 @@ OFFERS = "samestep.models"
 _KERAS = "Exception encountered when calling "
 _PACKAGE = str(Path(__file__).parents[2])
 _EXCHANGES = {"distributed", "distribute"}
-"""The folders of torch and TensorFlow in which a call fails if another process has ended."""
+"""The folders of torch and TensorFlow in which a call may fail because another process has ended."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -55,7 +55,7 @@ def _offers(source: str) -> dict[str, importlib.metadata.EntryPoint]:
 
 
 def absolute_source(source: str) -> str:
-    """Spells what `--model` names so that any process finds it: the file is absolute; a package's name stays.
+    """Spells what `--model` names so any process finds it: a file becomes absolute, and a package's name stays.
 
     Raises:
         ConfigError: It names neither a Python file nor a model that an installed package offers.
@@ -98,14 +98,14 @@ def load_model(source: str, framework: str) -> Model:
 
 @functools.cache
 def import_file(path: str, framework: str) -> types.ModuleType:
-    """Imports a file as a module; it can import the files beside it, and of the current folder what is none of Python's modules.
+    """Imports a file as a module; it can import files beside it, and files of the current folder that shadow no Python module.
 
     Args:
-        path: Absolute.
-        framework: The framework of this process; the other one must not come in.
+        path: The absolute path.
+        framework: The framework of this process; the other one must not be imported.
 
     Raises:
-        ConfigError: It fails; the message has the error and the user's own lines.
+        ConfigError: The import fails; the message has the error and the user's own lines.
     """
     try:
         content = code.read(path)
@@ -171,9 +171,9 @@ def _is_ours(filename: str) -> bool:
 
 
 def raised_in(error: Exception, source: str) -> str:
-    """Returns an error of a run as `own_lines` does, if the user's own code raised it; "" if anything below that may have.
+    """Returns an error of a run as `own_lines` does, if the user's own code caused it; "" if other code may have.
 
-    What a package raises is the user's if their line called it, unless other processes have a part in it.
+    An error that a package raises counts as the user's if their line called it, unless other processes may be involved.
 
     Args:
         error: What was raised.
@@ -202,11 +202,11 @@ def _first_line(error: BaseException) -> str:
 
 
 IDS = " (whole numbers are ids; of images make real ones, as in `inputs / 255`)"
-"""What a message adds about inputs of whole numbers that a model could not take."""
+"""The hint in a message about inputs of whole numbers that a model could not take."""
 
 
 def call_user(function: Callable[..., object], source: str, what: str, *arguments: object) -> object:
-    """Calls the user's code, whose errors are theirs.
+    """Calls the user's code, and reports its errors as theirs.
 
     Args:
         function: The function of the user's file.
@@ -215,7 +215,7 @@ def call_user(function: Callable[..., object], source: str, what: str, *argument
         *arguments: The arguments of the call.
 
     Raises:
-        ConfigError: It raised.
+        ConfigError: The function raised an error.
     """
     try:
         return call_printing(function, *arguments)

@@ -1,4 +1,4 @@
-"""What checks a description that is read: a fork server makes it once for all workers, which took a third of a short run."""
+"""The validator of descriptions: a fork server makes it once for all workers, since that took a third of a short run."""
 
 import pydantic
 

@@ -1,4 +1,4 @@
-"""Random draws of a user's forward pass, held still: each is replaced by its mean, which no seed and no shard changes."""
+"""Holds the random draws of a user's forward pass still: each is replaced by its mean, which depends on no seed and no shard."""
 
 import contextlib
 import functools
@@ -8,16 +8,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 Plain = Callable[..., object]
 Watcher = Callable[[Plain, tuple[object, ...], Mapping[str, object]], None]
-"""(plain function, its arguments, those by name): is called at every draw."""
+"""(original function, its arguments, its keyword arguments) -> None: is called at every draw."""
 Still = Callable[..., object]
-"""(plain function, *its arguments) -> what is returned in the place of a draw."""
+"""(original function, *its arguments) -> what is returned instead of a draw."""
 
 
 class Draws:
     """Holds the draws of this process still, or lets them run.
 
     Attributes:
-        are_still: What every function that draws looks at.
+        are_still: Whether they are held still, which every function that draws checks.
     """
 
     def __init__(self) -> None:
@@ -26,10 +26,10 @@ class Draws:
         self._watcher: Watcher | None = None
 
     def install(self, stills: Mapping[tuple[object, str], Still]) -> None:
-        """Has the functions that draw look at `are_still`; to be done before the user's file is imported.
+        """Makes the functions that draw check `are_still`; must be called before the user's file is imported.
 
         Args:
-            stills: The place where functions are looked up, and their names -> what is returned in the place of a draw.
+            stills: The modules in which functions are looked up, and their names -> what is returned instead of a draw.
         """
         if self._are_installed:
             return
@@ -57,7 +57,7 @@ class Draws:
         """Makes a context with the draws held still.
 
         Args:
-            still: Whether they are.
+            still: Whether draws are held still.
         """
         before, self.are_still = self.are_still, still
         try:
@@ -91,7 +91,7 @@ def _replace(made: Mapping[int, tuple[Plain, Plain]], libraries: Collection[str]
 
 
 DRAWS = Draws()
-"""Of this process. It cannot be handed on: a user's file takes the functions that draw from the library when it is imported,
-keeps them, and calls them without an argument of ours. So what they look at is as far-reaching as the library is, and the last
-who sets it decides for the whole process.
+"""The draws of this process. It cannot be passed as an argument: a user's file imports the functions that draw from the
+library, keeps them, and calls them without an argument of ours. So the state that they check is as global as the library, and
+the last setting applies to the whole process.
 """

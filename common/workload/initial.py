@@ -13,9 +13,9 @@ from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class InitialWeights(Mapping[str, np.ndarray]):
-    """Parameter name -> float64 array, which is drawn whenever it is asked for, and kept by nobody here.
+    """Parameter name -> float64 array, which is drawn at each access and not kept.
 
-    Whoever holds only a shard of the model draws one parameter, keeps its part, and forgets the rest.
+    A process that holds only a shard of the model draws one parameter, keeps its part, and drops the rest.
 
     Attributes:
         params: The shape and the spread of every parameter.
@@ -38,8 +38,8 @@ class InitialWeights(Mapping[str, np.ndarray]):
 def draw(name: str, param: Param, seed: int) -> np.ndarray:
     """Draws the initial values of one parameter.
 
-    Each parameter has its own stream, from (seed, name), so that a process may draw only what it holds. Drawn in
-    float64 and rounded once to float32-representable numbers, so that both dtypes start bit-equal.
+    Each parameter has its own stream, from (seed, name), so a process can draw only what it holds. Values are drawn in float64
+    and rounded once to numbers that float32 can represent, so both dtypes start bit-equal.
 
     Args:
         name: The name of the parameter.
@@ -56,7 +56,7 @@ def draw(name: str, param: Param, seed: int) -> np.ndarray:
 
 
 def initial_weights(model: ModelSpec, seed: int) -> Mapping[str, np.ndarray]:
-    """Returns the initial parameters by neutral name, each drawn when it is asked for.
+    """Returns the initial parameters by neutral name, each drawn when it is accessed.
 
     Args:
         model: The spec of the model.

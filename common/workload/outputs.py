@@ -1,4 +1,4 @@
-"""Keeps open what a process prints to while it calls a user's code."""
+"""Keeps the standard outputs of a process open while it calls a user's code."""
 
 import os
 from collections.abc import Callable
@@ -13,10 +13,10 @@ Returned = TypeVar("Returned")
 def call_printing(function: Callable[..., Returned], *arguments: object) -> Returned:
     """Calls a user's code, which must leave the outputs open.
 
-    A file or a connection that is opened later would take the number of a closed one, and get all that is printed.
+    A file or a connection that is opened later would get the number of a closed output, and everything that is printed.
 
     Args:
-        function: What is called.
+        function: The function to call.
         *arguments: The arguments of the call.
 
     Raises:

@@ -1,7 +1,7 @@
-"""In which order a rank of a pipeline takes its micro-batches forward and backward, under each schedule.
+"""The order in which a rank of a pipeline takes its micro-batches forward and backward, under each schedule.
 
-A pass of one micro-batch through one stage is named by its phase and by which of the rank's stages it is, 0 or 1. Where gradients
-by weights are put off, a backward pass computes that of its inputs, and a pass of its own that by the weights.
+A pass of one micro-batch through one stage is named by its phase and by which of the rank's stages it is, 0 or 1. If gradients
+by the weights are deferred, a backward pass computes the gradient by its inputs, and a separate pass the one by the weights.
 
 References:
     torch/distributed/pipelining/schedules.py of torch 2.13, whose orders these are; the papers are those of
@@ -26,7 +26,7 @@ def gpipe(rank: int, ranks: int, microbatches: int) -> list[Pass]:
 
 
 def one_forward_one_backward(rank: int, ranks: int, microbatches: int) -> list[Pass]:
-    """Takes a micro-batch backward as soon as it comes back; the arguments are those of `Passes`."""
+    """Takes a micro-batch backward as soon as its gradient arrives; the arguments are those of `Passes`."""
     ahead = min(microbatches, ranks - rank)
     return [_F0] * ahead + [_B0, _F0] * (microbatches - ahead) + [_B0] * ahead
 
@@ -37,13 +37,13 @@ def breadth_first(rank: int, ranks: int, microbatches: int) -> list[Pass]:
 
 
 def interleaved(rank: int, ranks: int, microbatches: int, hops: int) -> list[Pass]:
-    """Takes rounds of micro-batches through one stage after the other, with the backward passes in between.
+    """Takes rounds of micro-batches through one stage after the other, interleaved with the backward passes.
 
     Args:
         rank: As in `Passes`, like the next two.
         ranks: How many ranks there are.
         microbatches: How many micro-batches there are.
-        hops: The forward passes that a rank is ahead for each rank behind it: 2, or with weight gradients put off 1.
+        hops: How many forward passes a rank is ahead for each rank after it: 2, or 1 if weight gradients are deferred.
     """
     size = microbatches // max(1, microbatches // ranks)  # of a round
     total = 2 * microbatches
@@ -55,7 +55,7 @@ def interleaved(rank: int, ranks: int, microbatches: int, hops: int) -> list[Pas
 
 
 def interleaved_zero_bubble(rank: int, ranks: int, microbatches: int) -> list[Pass]:
-    """Takes gradients by weights as many backward passes later as ranks are ahead; the arguments are those of `Passes`."""
+    """Defers gradients by weights by a backward pass for each rank before it; the arguments are those of `Passes`."""
     passes, put_off = list[Pass](), list[Pass]()
     for phase, stage in interleaved(rank, ranks, microbatches, hops=1):
         passes.append((phase, stage))

@@ -1,4 +1,4 @@
-"""Which rank holds which stage of a model that is split by layers. The run and its prediction both ask here.
+"""Which rank holds which stage of a model that is split by layers, for both the run and its prediction.
 
 References:
     Huang et al., arXiv 1811.06965 (GPipe); Narayanan et al., arXiv 2104.04473 (1F1B, interleaved); Lamy-Poirier,
@@ -21,14 +21,14 @@ Stages = tuple[tuple[Segment, ...], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """Where a schedule wants its stages.
+    """How a schedule places its stages.
 
     Attributes:
-        stages_per_rank: How many.
-        v_shaped: Whether the stages come back the way they went: rank 0 holds the first and the last.
+        stages_per_rank: The number of stages of each rank.
+        v_shaped: Whether the stages go down the ranks and back up: rank 0 holds the first and the last.
         fills_stages: Whether it needs a micro-batch for each stage.
-        in_rounds: Whether it takes its micro-batches in equal rounds of at least one a rank.
-        delays_weights: Whether it takes the gradients by weights apart from those by inputs, and later.
+        in_rounds: Whether it takes its micro-batches in equal rounds of at least one for each rank.
+        delays_weights: Whether it computes the gradients by the weights separately from those by the inputs, and later.
     """
 
     stages_per_rank: int = 1
@@ -39,7 +39,7 @@ class Schedule:
 
     @property
     def last_phase(self) -> str:
-        """The phase behind which a micro-batch has added all that it adds to the gradients of a stage; see `passes.py`."""
+        """The phase after which a micro-batch has added everything to the gradients of a stage; see `passes.py`."""
         return "weights" if self.delays_weights else "backward"
 
     def stage_ranks(self, num_ranks: int) -> tuple[int, ...]:
@@ -63,11 +63,11 @@ SCHEDULES: Mapping[str, Schedule] = {
 def group_segments(segments: tuple[Segment, ...], num_stages: int) -> Stages:
     """Groups segments into contiguous stages whose largest has the fewest FLOPs possible.
 
-    Of several such groupings, each of whose beginnings is as good as it can be, the first in the order of where their
-    stages start is taken. A thousand segments take a fraction of a second.
+    Of several optimal groupings, all of whose prefixes are optimal as well, it takes the first in the order of their stages'
+    starts. A thousand segments take a fraction of a second.
 
     Args:
-        segments: A model's, in order; at least `num_stages` of them.
+        segments: The segments of a model, in order; at least `num_stages`.
         num_stages: Pipeline ranks x stages per rank.
     """
     total = [0, *itertools.accumulate(segment.flops for segment in segments)]
@@ -88,7 +88,7 @@ def group_segments(segments: tuple[Segment, ...], num_stages: int) -> Stages:
 
 
 def stages_of_ranks(model: ModelSpec, schedule: str, mesh: Mesh) -> tuple[Stages, ...]:
-    """Returns the stages that each rank of a pipeline holds; without one, what the only rank holds.
+    """Returns the stages that each rank of a pipeline holds; without a pipeline, those of the only rank.
 
     Args:
         model: The model.
@@ -128,11 +128,11 @@ def _last_starts(total: Sequence[int], costs: Mapping[int, int], places: Mapping
 
 
 def server_segments(model: ModelSpec) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-    """Returns what a parameter server holds, and what stays on its workers.
+    """Returns the segments that a parameter server holds, and those that stay on its workers.
 
     Returns:
-        The segments whose parameters are all tables with one row per example, and the others; if there are no such
-        tables, everything and nothing.
+        The segments whose parameters are all tables with one row per example, and the others; if there are no such tables, all
+        segments and none.
     """
     segments = model.segments()
     lookups = {s.name: [param.lookups for param in parameters_of(model, s).values()] for s in segments}

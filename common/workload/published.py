@@ -9,7 +9,7 @@ from samestep.common.workload.optimizers.table import DEFAULT
 from samestep.common.workload.workload import Workload
 
 _RATES = {DEFAULT: 2**-13}
-"""It decides nothing that is predicted."""
+"""A size that affects no prediction."""
 
 
 def _published(name: str, table: dict) -> Workload:

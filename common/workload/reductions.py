@@ -1,6 +1,6 @@
-"""What a batch's loss is, of the losses that a user's function returns: the sum over all parts, divided by one number.
+"""Reductions: a batch's loss is the sum of the losses that a user's function returns, divided by one number.
 
-That number is of the GLOBAL batch, so shards and micro-batches add up to the same loss.
+That number belongs to the GLOBAL batch, so shards and micro-batches add up to the same loss.
 """
 
 import math
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 TARGETS, EXAMPLES, MEAN, SUM = REDUCTIONS
 OWN = "own"
-"""What a description calls a reduction that the file gives as a function."""
+"""The name in a description of a reduction that the file gives as a function."""
 _ADDS = 1e-9
-"""How far a sum may be from what it is of, relative."""
+"""The relative error that a sum may have."""
 Divide = Callable[[Array], float]
-"""The targets of a whole batch -> what the sum of its losses is divided by."""
+"""The targets of a whole batch -> the divisor of the sum of its losses."""
 
 
 def varies(model: ModelSpec) -> bool:
@@ -30,7 +30,7 @@ def varies(model: ModelSpec) -> bool:
 
 
 def fixed_divisor(model: ModelSpec, examples: int) -> int:
-    """Returns what the losses of a batch are divided by, where all batches of one size have the same.
+    """Returns the divisor of the losses of a batch, if all batches of one size have the same.
 
     Args:
         model: The model.
@@ -41,18 +41,18 @@ def fixed_divisor(model: ModelSpec, examples: int) -> int:
 
 
 def divisor(model: ModelSpec, framework: str, batch: "Batch") -> float:
-    """Returns what the losses of a batch are divided by, where that depends on its targets.
+    """Returns the divisor of the losses of a batch, if it depends on the batch's targets.
 
     Args:
         model: The model.
-        framework: That of this process, which imports the user's file.
+        framework: The framework of this process, which imports the user's file.
         batch: The GLOBAL batch.
     """
     return batch.num_targets if ignores_targets(model) else divisor_of(model, framework, batch.targets[batch.indices])
 
 
 def correction(model: ModelSpec, framework: str, batch: "Batch") -> float:
-    """Returns what a loss is multiplied with that was divided as if all batches had one divisor.
+    """Returns the factor that corrects a loss that was divided as if all batches had one divisor.
 
     Args:
         model: The model.
@@ -63,7 +63,7 @@ def correction(model: ModelSpec, framework: str, batch: "Batch") -> float:
 
 
 def divisor_of(model: ModelSpec, framework: str, targets: Array) -> float:
-    """Returns what the losses of some examples are divided by.
+    """Returns the divisor of the losses of some examples.
 
     Args:
         model: A user's model.
@@ -76,7 +76,7 @@ def divisor_of(model: ModelSpec, framework: str, targets: Array) -> float:
 
 
 def own_counts(model: ModelSpec, framework: str, targets: Array) -> list[float]:
-    """Returns what each of some examples adds to the divisor that the user's function makes of all.
+    """Returns what each of some examples contributes to the divisor that the user's function computes for all.
 
     Args:
         model: A user's model, whose reduction is a function.
@@ -84,7 +84,7 @@ def own_counts(model: ModelSpec, framework: str, targets: Array) -> list[float]:
         targets: The targets of the examples.
 
     Raises:
-        ConfigError: The function fails, or what it makes of all is not the sum of what it makes of each.
+        ConfigError: The function fails, or its result for all examples is not the sum of its results for each.
     """
     from samestep.common.workload.declared import call_user  # here: only a user's function is called
 
@@ -137,7 +137,7 @@ def own_divisor(divide: Divide, source: str, targets: Array) -> float:
 def metric_of(
     model: ModelSpec, framework: str, loss: Callable[[Array, Array], float]
 ) -> Callable[[Array, Array], float]:
-    """Makes a metric of a user's own loss, of all held-out examples; not a number where it takes more than outputs.
+    """Makes a metric of a user's own loss on all held-out examples; NaN if the loss takes more than outputs.
 
     Args:
         model: The model.
@@ -150,15 +150,15 @@ def metric_of(
 
 
 def times(model: ModelSpec, examples: int) -> int:
-    """Returns how often what a user's loss made of some examples counts.
+    """Returns how often a user's loss for some examples counts in the sum.
 
     Args:
         model: The model.
-        examples: How many examples they are: their mean counts once for each.
+        examples: The number of examples; a mean counts once for each.
     """
     return examples if model.facts.reduction == MEAN else 1
 
 
 def is_mean_of_own(model: ModelSpec) -> bool:
-    """Returns whether a model computes a mean itself, over what the user's function counts."""
+    """Returns whether a model computes a mean itself, over the number that the user's function counts."""
     return model.loss == RETURNED and model.facts.reduction == OWN

@@ -1,7 +1,7 @@
-"""What rows that send tokens to their experts measure of an observed step, since only a router decides it.
+"""What strategies that send tokens to experts measure in an observed step, since only the router decides it.
 
-The tokens that experts of a rank took, in all and of each block, by its number behind a slash; and the tokens of a rank that went
-to an expert of another rank, once for each such expert.
+It is the number of tokens that the experts of a rank took, in all and for each block, whose number follows a slash; and the
+number of a rank's tokens that went to experts of other ranks, counted once for each such expert.
 """
 
 TAKEN, AWAY = "expert_tokens", "tokens_away"

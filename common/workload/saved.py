@@ -1,6 +1,6 @@
-"""What the parts of a model keep between forward and backward: the terms in which `common/costs/saved_activations/` adds up.
+"""What the parts of a model keep between the forward and the backward pass, for `common/costs/saved_activations/` to add up.
 
-Each framework has files of them there, and its FrameworkInfo says which one a run follows.
+Each framework has lists there, and its FrameworkInfo says which one applies to a run.
 """
 
 import dataclasses
@@ -12,16 +12,16 @@ from samestep.common.workload.models.spec import ModelSpec, Segment
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """What one part of a model keeps of each example, in elements unless bytes are named.
+    """What one part of a model keeps for each example, in elements unless bytes are named.
 
     Attributes:
-        whole: On every rank of the axis `tensor`, whole.
-        parts: In equal parts along it.
-        sequence: In equal parts along it if the sequence is split as well, else whole.
-        batch_bytes: The bytes of the batch itself; micro-batches are views of the same memory.
-        fixed_bytes: For each micro-batch, however many examples it has.
-        copied_bytes: For each micro-batch as well, in equal parts along `tensor`: copies of kernels that are split.
-        statistics_bytes: For each micro-batch as well: the statistics of the batch, which frozen layers do not keep.
+        whole: What every rank of the axis `tensor` keeps whole.
+        parts: What is kept in equal parts along it.
+        sequence: What is kept in equal parts along it if the sequence is split as well, and whole otherwise.
+        batch_bytes: What is kept of the batch itself; micro-batches are views of the same memory.
+        fixed_bytes: What is kept for each micro-batch, for any number of examples.
+        copied_bytes: Copies of split kernels, for each micro-batch, in equal parts along `tensor`.
+        statistics_bytes: The statistics of the batch, for each micro-batch, which frozen layers do not keep.
         masks: The bytes of masks, one for each number that may be dropped: whole, in parts, and by the sequence, as above.
     """
 
@@ -51,9 +51,9 @@ class Kept:
         """Returns the same layer with its outputs normalised over the batch.
 
         Args:
-            elements: The elements of its outputs, of one example.
-            fixed_bytes: What the normalisation keeps of a micro-batch, however many examples it has.
-            statistics_bytes: What else it keeps of a micro-batch unless it is frozen.
+            elements: The elements of its outputs, for one example.
+            fixed_bytes: What the normalisation keeps for a micro-batch, for any number of examples.
+            statistics_bytes: What else it keeps for a micro-batch unless it is frozen.
         """
         return dataclasses.replace(
             self,
@@ -66,13 +66,13 @@ class Kept:
 LOSS = "loss"
 """The name under which the loss stands beside the segments."""
 BEHIND = "/behind"
-"""Added to the name of a segment: what its operations behind its last parameters keep. If a stage ends with the segment, the
+"""The suffix of a segment's name for what its operations after its last parameters keep. If a stage ends with the segment, the
 gradient by the stage's weights does not need it."""
 AHEAD = "/ahead"
-"""Added to the name of a segment: what it keeps of its input, unless the segment before it is on the same device and keeps the
-same memory as its output."""
+"""The suffix of a segment's name for what it keeps of its input, unless the segment before it is on the same device and keeps
+the same memory as its output."""
 KeptBySegment = Callable[[ModelSpec, int], dict[str, Kept]]
-"""(model, bytes of a number) -> what each segment keeps, and the loss; from the spec's sizes alone, at any size."""
+"""(model, bytes of a number) -> what each segment and the loss keep, from the spec's sizes alone."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -82,9 +82,9 @@ class SavedLists:
     Attributes:
         kept: Name of a model -> what its segments and its loss keep.
         in_order: Whether an accumulation step goes backward before the next one goes forward.
-        keeps_keys: Whether a segment that is computed again keeps the keys of its masks.
-        copies: Whether a product that is computed again may keep a copy of its input, in another type.
-        units: How many numbers of the products' type one takes that a segment returns.
+        keeps_keys: Whether a segment that is recomputed keeps the keys of its masks.
+        copies: Whether a product that is recomputed may keep a copy of its input, in another type.
+        units: The size of a number that a segment returns, in numbers of the products' type.
     """
 
     kept: Mapping[str, KeptBySegment]

@@ -1,4 +1,4 @@
-"""The neutral split table: along which axis each parameter may be cut. It feeds tensor parallelism in both frameworks."""
+"""The neutral split table: the axis along which each parameter may be cut, for tensor parallelism in both frameworks."""
 
 import functools
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from samestep.common.workload.models.spec import ModelSpec
 
 @functools.lru_cache(maxsize=64)  # a deep model has thousands of parameters, and every stage of a pipeline asks
 def even_split_table(model: ModelSpec, parts: int) -> Mapping[str, int]:
-    """Parameter name -> the axis along which it is cut into equal parts; what is not in it stays whole.
+    """Returns parameter name -> the axis along which it is cut into equal parts; all others stay whole.
 
     A table whose rows do not divide stays whole.
 

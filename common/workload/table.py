@@ -16,12 +16,13 @@ from samestep.common.workload.workload import Workload
 Spec = TypeVar("Spec", ModelSpec, DataSpec)
 
 _REGRESSION_RATES = {"adamw": 2**-9, "sgd": 2**-9}
-"""At the rates for classes sgd diverges: a squared error is steeper the larger its targets. Adamw does not depend on it."""
+"""The rates for regressions: with those for classes sgd diverges, since a squared error is steeper the larger its targets are.
+AdamW does not depend on that."""
 
 MAX_SIZE = 2**31 - 1
-"""Frameworks count the elements along a dimension in 31 bits."""
+"""The largest size: frameworks count the elements along a dimension in 31 bits."""
 MAX_LAYERS = 1000
-"""Each layer is built, named and described one by one, and the deepest models in use have about 100."""
+"""The most layers: each is built, named and described one by one, and the deepest models in use have about 100."""
 
 _MLP, _CNN, _GPT, _RANKER = "mlp:MlpSpec", "cnn:CnnSpec", "transformer:TransformerSpec", "ranker:RankerSpec"
 _SYNTHETIC = "synthetic:SyntheticSpec"
@@ -37,8 +38,8 @@ WORKLOADS: Mapping[str, tuple[str, Mapping[str, Scalar], str, str, Mapping[str, 
     "synthetic-ranker": (_RANKER, {}, _SYNTHETIC, "auc", {"adamw": 2**-10, "sgd": 0.01}, 192, 50),
     "synthetic-regression": (_MLP, _REGRESSION, _SYNTHETIC, "root_mean_squared_error", _REGRESSION_RATES, 96, 50),
 }
-"""By name: the spec of the model with what is set of it, and that of the data, below `models` and `data`, which are imported
-where they are asked for; metric, rates, batch size and steps."""
+"""Name -> the spec of the model with its settings and that of the data, in modules of `models` and `data` that are imported on
+demand; then metric, rates, batch size and steps."""
 
 
 @functools.cache
@@ -62,7 +63,7 @@ def workload_named(name: str) -> Workload:
 def resolve(spelling: str, path: str | None = None) -> Workload:
     """Finds a workload by name, sets its fields, and puts it on the user's data if there are any.
 
-    A field goes to every spec (model or data) that has it. A model follows its data, but for fields that may exceed them.
+    A field is set in every spec (model or data) that has it. A model follows its data, except in fields that may exceed them.
 
     Args:
         spelling: As in `synthetic-gpt+layers=12`.
@@ -131,7 +132,7 @@ def _user_data(path: str) -> DataSpec:
 
 
 def title(spelling: str, path: str | None) -> str:
-    """Returns what is trained, for people: the workload; with the user's data, its model and their file.
+    """Returns a title of what is trained: the workload, or with the user's data, its model and their file.
 
     Args:
         spelling: As for `resolve`, or the name of the user's model.

@@ -1,4 +1,4 @@
-"""A workload of the user's own model, on their own data."""
+"""A workload with the user's own model and data."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ def user_workload(asked: str, described: str | None, data: str | None, seed: int
     """Makes the workload of a request that names the user's model.
 
     Args:
-        asked: The model, as it was asked for.
+        asked: The model, as the user named it.
         described: The folder of its description.
-        data: The data, as they were asked for.
+        data: The data, as the user named them.
         seed: The seed of the run.
 
     Raises:
-        ConfigError: There are no data, the model is not described, or the data are not those it was described with.
+        ConfigError: There are no data, the model is not described, or it was described with other data.
     """
     from samestep.common.workload.data.user_data import UserSpec  # here: it needs NumPy
 

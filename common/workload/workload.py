@@ -1,4 +1,4 @@
-"""Workload: everything that decides the numbers of a training run, except its optimizer, seed and length."""
+"""Workload: everything that affects the numbers of a training run, except its optimizer, seed and length."""
 
 import dataclasses
 import functools
@@ -14,17 +14,17 @@ from samestep.common.workload.optimizers.table import optimizer_named
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """What is trained, and the defaults of how.
+    """What is trained, with defaults for how.
 
     Attributes:
         name: As the user spelled it.
         model: The model's spec.
         data: The data set's spec.
-        metric: A name in `judging.metrics`, or what a user's own is called.
+        metric: A name in `judging.metrics`, or that of a user's metric.
         learning_rates: Optimizer name -> default rate, where it is not the optimizer's own; the default optimizer first.
         batch_size: Default GLOBAL batch size.
         steps: Default number of steps.
-        source: Where the sizes of a published model come from; it can be predicted, not run. "" for those that can be run.
+        source: For a published model, which can be predicted but not run, where its sizes come from; "" for all others.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Workload:
 
     @functools.cached_property
     def digest(self) -> str:
-        """sha256 over the numbers of the model, the data set and the metric (not over the name)."""
+        """Returns the SHA-256 of the numbers of the model, the data set and the metric, without the name."""
         described = [_described(self.model), _described(self.data), self.metric]
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 

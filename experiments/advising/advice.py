@@ -1,4 +1,4 @@
-"""Layouts ranked by predicted time, and what of the machine or the request would change the first of them."""
+"""Layouts ranked by predicted time, and which changes of the machine or the request would change the first one."""
 
 import dataclasses
 import itertools
@@ -24,18 +24,18 @@ LARGER_BATCH = 4
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """Every layout that has room.
+    """The ranked layouts that fit, and what else the search found.
 
     Attributes:
         base: The model, batch, optimizer and bytes of weights.
         machine: What it runs on.
-        nodes: How many.
+        nodes: The number of nodes.
         ranked: The layouts, the fastest first.
         search: What else was found.
         changes: What would be first under other conditions.
-        alone: What takes another step, whose devices exchange once in many; None where that is no faster, or has no room.
-        validation: How far such predictions were off where they could be held against measurements; None where none were.
-        calibration: What was fitted to own measurements, if there are any.
+        alone: The layout with local steps, which is another step; None if it is no faster, or does not fit.
+        validation: How far such predictions were off from measurements; None if there are none.
+        calibration: What was fitted to the user's measurements, if there are any.
         training: The whole training that it is for.
     """
 
@@ -61,7 +61,7 @@ class Advice:
         return self.ranked[0]
 
     def cost_of(self, timed: Timed) -> StepCost:
-        """Returns what a step of a layout comes to."""
+        """Returns the cost of a step of a layout."""
         return StepCost(timed.candidate.run, timed.time.total, self.machine, self.num_devices, self.training)
 
     def best_of(self, names: Sequence[str] = ()) -> list[Timed]:
@@ -90,8 +90,8 @@ def advise(
     Args:
         base: The model, batch, optimizer and bytes of weights.
         machine: What it runs on.
-        nodes: How many; all their devices are used.
-        keep: Mesh axes whose sizes are not to be searched.
+        nodes: The number of nodes, all of whose devices are used.
+        keep: Mesh axes whose sizes are fixed.
         timer: Predicts the seconds of each layout.
         tell: Is told how far it is.
         with_changes: Whether to look for what would be first under other conditions.

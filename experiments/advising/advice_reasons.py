@@ -1,4 +1,4 @@
-"""The sentences of an advice: why the first layout is first, what others wait for, how far to trust it, what would change it."""
+"""The sentences of advice: why the first layout is first, what others wait for, how far to trust it, what would change it."""
 
 from collections.abc import Iterable
 
@@ -15,16 +15,16 @@ from samestep.experiments.advising.step_times import PARTS, WORK
 from samestep.experiments.printing.text import count, plain_number, sharing
 
 _TOLD = 0.1
-"""The share of a difference from which a part of it is worth a word."""
+"""The least share of a difference for which a part of it is mentioned."""
 _FULL, _ROOMY = 0.95, 0.9
-"""The shares of the memory from which a layout may have no room in the end, and up to which it should have."""
+"""The share of the memory from which on a layout may not fit after all, and the one up to which it should fit."""
 _WITHIN = (*reversed(rows.ALONE), *rows.SPLIT, rows.SPREAD, *rows.COMPOSED)
 _SIMPLE = tuple(row.title for row in (rows.ONE, *rows.WHOLE, rows.POSITIONS, rows.EXPERTS, *_WITHIN))
-"""Strategies, the simplest first."""
+"""The strategies, the simplest first."""
 
 
 def say_first(advice: Advice) -> str:
-    """Returns how the first layout is spelled; of a composition that no row runs, also what it adds to the row.
+    """Returns the spelling of the first layout; for a composition that no strategy here runs, also what it adds to the strategy.
 
     Args:
         advice: What was found.
@@ -63,7 +63,7 @@ def why(advice: Advice) -> str:
 
 
 def say_room(advice: Advice) -> str:
-    """Returns what to take if the first layout, which fills the memory, has no room in the end; "" if it leaves some."""
+    """Returns what to use if the first layout, which fills the memory, does not fit after all; "" if it leaves room."""
     memory, needs = advice.machine.memory_bytes, advice.first.candidate.needed_bytes
     if needs <= _FULL * memory:
         return ""
@@ -111,7 +111,7 @@ def others(advice: Advice) -> list[str]:
 
 
 def impossible(advice: Advice) -> list[str]:
-    """Returns which strategies have no room, and which cannot take the request.
+    """Returns which strategies do not fit, and which cannot take the request.
 
     Args:
         advice: What was found.
@@ -196,7 +196,7 @@ def changed(change: Change, first: Timed) -> str:
 
 
 def steps_alone(advice: Advice) -> list[str]:
-    """Returns what devices gain that exchange once in many steps, if that is worth a word."""
+    """Returns what local steps would gain, if that is worth mentioning."""
     if (alone := advice.alone) is None:
         return []
     given = " ".join(f"{spell_flag(name)} {value:g}" for name, value in STEPS_ALONE.items())
@@ -212,7 +212,7 @@ def waits(time: StepTime) -> float:
     """Returns the share of a step in which a device does not compute.
 
     Args:
-        time: The step's.
+        time: The parts of the step.
     """
     return 1 - sum(time.parts()[name] for name in WORK) / time.total
 

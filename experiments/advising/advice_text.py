@@ -1,4 +1,4 @@
-"""What is printed of an advice: the table, and the sentences of `advice_reasons.py` below it."""
+"""Prints advice: the table, and below it the sentences of `advice_reasons.py`."""
 
 import shlex
 
@@ -23,14 +23,15 @@ from samestep.experiments.printing.text import (
 )
 
 SHOWN = 8
-"""Lines of the table, each with the fastest layout of a strategy and a mesh; the best of every strategy is among them."""
+"""The most lines of the table, each with the fastest layout of a strategy and a mesh; the best of every strategy is
+included."""
 _MEASURED = 3
-"""Strategies that one is told to measure."""
+"""The most strategies that the user is told to measure."""
 _STATE = " for parameters, gradients and optimizer state; what the layers keep beside these is not predicted"
 
 
 def document(advice: Advice) -> Document:
-    """Everything, in a form of which any format can be made.
+    """Returns everything as a document for any format.
 
     Args:
         advice: What was found.
@@ -64,7 +65,7 @@ def document(advice: Advice) -> Document:
 
 
 def report(advice: Advice) -> str:
-    """Everything that people read."""
+    """Returns the text for people."""
     changes = [reasons.changed(each, advice.first) for each in advice.changes]
     cost = advice.cost_of(advice.first)
     return paragraphs(
@@ -80,7 +81,7 @@ def report(advice: Advice) -> str:
 
 
 def next_step(advice: Advice, width: int) -> str:
-    """Returns the command to go on with; "" for a model of the user's, whose name is not a workload.
+    """Returns the command to continue with; "" for a user's model, whose name is not a workload.
 
     Args:
         advice: What was found.
@@ -109,7 +110,7 @@ def next_step(advice: Advice, width: int) -> str:
 
 
 def say_model(base: Run) -> str:
-    """Returns the name of a model, its parameters, and how many of them a token meets.
+    """Returns the name of a model, the number of its parameters, and how many of them a token uses.
 
     Args:
         base: The request.
@@ -154,7 +155,7 @@ COLUMNS: tuple[Column[Timed], ...] = (
     Column[Timed]("waits", lambda each: f"{reasons.waits(each.time):.0%}".replace("%", " %")),
 )
 
-"""What is told of a layout."""
+"""The columns of a layout."""
 
 
 def _schedule(timed: Timed) -> str:
@@ -166,7 +167,7 @@ def figures(timed: Timed, advice: Advice) -> dict[str, Scalar]:
 
     Args:
         timed: A layout.
-        advice: What it is from.
+        advice: The advice that it belongs to.
     """
     candidate, time, cost = timed.candidate, timed.time, advice.cost_of(timed)
     return {

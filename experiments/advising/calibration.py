@@ -1,4 +1,4 @@
-"""Fitting a model of time to runs that were measured: `samestep advise --calibrate DIR`.
+"""Fits the time model to runs that were measured: `samestep advise --calibrate DIR`.
 
 Two factors are fitted, by least squares of the relative errors: one on what devices do themselves (computing, the update, and
 the bubble, in which a device waits for another one that computes), one on what they exchange.
@@ -19,7 +19,7 @@ from samestep.experiments.printing.text import count
 
 RESULT = "result.json"
 LEAST_RUNS = 3
-"""From which on a fit of two factors has an error."""
+"""The fewest runs from which a fit of two factors has an error."""
 OWN = ("compute", "pipeline_bubble", "optimizer")
 """The parts of a step that the first factor multiplies; the others are exchanges, which the second one multiplies."""
 _RANKED = {row.strategy for row in ROWS}
@@ -27,17 +27,17 @@ _RANKED = {row.strategy for row in ROWS}
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """What a fit found.
+    """The result of a fit.
 
     Attributes:
-        directory: Where the runs are.
-        runs: How many they are.
-        work: What is computed takes so many times the predicted seconds.
-        exchanges: And what is exchanged.
+        directory: The directory of the runs.
+        runs: The number of runs.
+        work: The factor of the predicted seconds of computing.
+        exchanges: The factor of the predicted seconds of exchanges.
         error_before: The mean relative error of the predictions of the runs without the factors.
         error_after: The same with them.
-        error_left_out: The mean relative error of each run by factors that were fitted to the others; None for less than three
-            runs, which leave nothing to hold two factors against.
+        error_left_out: The mean relative error of each run by factors that were fitted to the others; None for fewer than three
+        runs, which leave nothing to check two factors with.
     """
 
     directory: str
@@ -70,11 +70,11 @@ class Calibration:
 
 
 def calibrated(timer: Timer, machine: Machine, directory: Path) -> tuple[Timer, Calibration]:
-    """Fits the factors, and returns the timer that has them.
+    """Fits the factors, and returns the timer that applies them.
 
     Args:
         timer: Predicts the seconds of a candidate on a machine.
-        machine: What the runs ran on.
+        machine: The machine that the runs ran on.
         directory: The directory with run directories in it, at any depth.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The rows that may win, the meshes of so many devices, and the micro-batches of a mesh."""
+"""The strategies that may be fastest, the meshes of a number of devices, and the micro-batches of a mesh."""
 
 import dataclasses
 import functools
@@ -20,16 +20,16 @@ FRAMEWORK = "torch"
 
 @dataclasses.dataclass(frozen=True)
 class RankedStrategy:
-    """A row of torch's catalogue that may win, or a composition of its axes that people run.
+    """A strategy of torch's catalogue that may be fastest, or a composition of its axes that is in use elsewhere.
 
     Attributes:
         strategy: Its name.
-        in_shards: Whether what takes other examples has shards of the parameters; else replicas have all of them.
-        sharding: What it shards among all of these: 1 the optimizer state, 2 also gradients, 3 also parameters.
-        cut: What has to be in parts of a model for it to be another layout than the row's; None if it always is.
+        in_shards: Whether devices with different examples hold shards of the parameters; otherwise they are replicas.
+        sharding: What is sharded among them: 1 the optimizer state, 2 also gradients, 3 also parameters.
+        cut: What has to be in parts for the composition to differ from the strategy's layout; None if it always differs.
         shards_optimizer: Whether the row gets `--shard-optimizer`.
-        composed: What it adds to the row, where no row runs that here; "" for the row itself.
-        about: Who runs it, and what that is.
+        composed: What it adds to the strategy, if no strategy here runs that; "" for the strategy itself.
+        about: Who runs it, and how.
     """
 
     strategy: str
@@ -42,7 +42,7 @@ class RankedStrategy:
 
     @property
     def title(self) -> str:
-        """What tables call it."""
+        """Its name in tables."""
         if self.composed:
             return f"{self.strategy} + {self.composed}"
         return self.strategy + "+shard_optimizer=true" * self.shards_optimizer
@@ -50,17 +50,17 @@ class RankedStrategy:
 
 FULLY = RankedStrategy("fsdp", True, 3)
 WHOLE = (RankedStrategy("ddp"), RankedStrategy("zero1", sharding=1), RankedStrategy("zero2", True, 2), FULLY)
-"""Rows that leave layers whole."""
+"""The strategies that leave layers whole."""
 SPLIT = (RankedStrategy("hybrid"), RankedStrategy("hybrid", True, 2))
-"""Rows that split the model, beside a batch that is split."""
+"""The strategies that split the model and the batch."""
 SPREAD = RankedStrategy("hybrid", sharding=1, shards_optimizer=True)
-"""The row that spreads the optimizer state over its replicas, without experts in parts."""
+"""The strategy that spreads the optimizer state over its replicas, without splitting experts."""
 ALONE = (RankedStrategy("pp"), RankedStrategy("tp"))
-"""Rows that split the model, and nothing else: by layers, or inside them."""
+"""The strategies that only split the model: by layers, or inside them."""
 ONE = RankedStrategy("single")
-"""The row of one device."""
+"""The strategy of one device."""
 POSITIONS, EXPERTS = RankedStrategy("cp"), RankedStrategy("ep")
-"""Rows that split sequences, and experts."""
+"""The strategies that split sequences, and experts."""
 MEGATRON = RankedStrategy(
     "hybrid",
     sharding=2,
@@ -77,12 +77,12 @@ SHARDED_EXPERTS = RankedStrategy(
 )
 COMPOSED = (MEGATRON, SHARDED_EXPERTS)
 ROWS = (ONE, *WHOLE, *ALONE, POSITIONS, EXPERTS, SPREAD, *SPLIT)
-"""All that are rows of the catalogue."""
+"""All of these that are strategies of the catalogue."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ComposedOptions:
-    """The options of a pipeline whose norms are split along `tensor`; who holds its optimizer state is in `device_memory.py`."""
+    """The options of a pipeline whose norms are split along `tensor`; `held.py` says who holds its optimizer state."""
 
     schedule: str = "1f1b"
     microbatches: int = 1
@@ -95,11 +95,11 @@ class Candidate:
     """One way to take the step.
 
     Attributes:
-        run: With its strategy, mesh, schedule and micro-batches.
-        row: The row of the catalogue.
-        microbatch_size: Examples of a pass of one replica.
-        needed_bytes: What the device that needs most needs: all classes of memory at their peaks.
-        knows_activations: Whether they are part of that.
+        run: The run, with its strategy, mesh, schedule and micro-batches.
+        row: The ranked strategy.
+        microbatch_size: The number of examples of a pass of one replica.
+        needed_bytes: The bytes that the fullest device needs, with all classes of memory at their peaks.
+        knows_activations: Whether activations are included.
     """
 
     run: Run
@@ -110,7 +110,7 @@ class Candidate:
 
     @property
     def forward_passes(self) -> int:
-        """How often the forward pass of a block is computed: twice, if activations are computed again."""
+        """How often the forward pass of a block is computed: 2 if activations are recomputed."""
         return 1 + self.run.techniques.recompute
 
     @functools.cached_property
@@ -120,7 +120,7 @@ class Candidate:
 
     @property
     def cell(self) -> str:
-        """What `samestep predict` takes, of a row that it knows."""
+        """The cell for `samestep predict`, if it knows the strategy."""
         staged = {"schedule": None, "microbatches": None} if Taken.is_staged(self.run) else {}
         given = {name: getattr(self.run.options, name) for name in staged}
         given |= {"shard_optimizer": "true"} if self.row.shards_optimizer else {}
@@ -133,13 +133,13 @@ class Candidate:
 def meshes(
     base: Run, num_devices: int, keep: Mapping[str, int] | None = None, is_wide: bool = False
 ) -> Iterator[tuple[RankedStrategy, Mesh]]:
-    """Yields every row on every mesh of that many devices whose layers can be split so, axes of one device left out.
+    """Yields every strategy on every possible mesh of a number of devices, without axes of one device.
 
     Args:
         base: The model.
-        num_devices: All of them.
-        keep: Mesh axis -> its size, where it is not to be searched.
-        is_wide: Whether sequences and experts may be split as well, and rows be composed.
+        num_devices: The number of all devices.
+        keep: Mesh axis -> its size, if it is fixed.
+        is_wide: Whether sequences and experts may be split as well, and strategies be composed.
     """
     model, kept = base.workload.model, keep or {}
     searched = SPLITS_MODEL if is_wide else SPLITS_MODEL[:2]
@@ -201,7 +201,7 @@ def num_stage_ranks(run: Run) -> int:
 
 
 def microbatch_counts(run: Run, rows: int, schedule: str) -> list[int]:
-    """Returns the numbers of micro-batches that a schedule can take, those of the smallest ones first.
+    """Returns the numbers of micro-batches that a schedule can take, beginning with the smallest micro-batches.
 
     Args:
         run: With its strategy and mesh.
@@ -219,12 +219,12 @@ def microbatch_counts(run: Run, rows: int, schedule: str) -> list[int]:
 
 
 def with_microbatches(run: Run, schedule: str, count: int) -> Run:
-    """Returns the run with so many micro-batches.
+    """Returns the run with a number of micro-batches.
 
     Args:
         run: With its strategy and mesh.
         schedule: The schedule of its pipeline; "" for a row without schedules.
-        count: How many.
+        count: The number of micro-batches.
     """
     if not schedule:
         return dataclasses.replace(run, techniques=run.techniques.in_passes(count))

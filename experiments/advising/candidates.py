@@ -1,8 +1,8 @@
 """The layouts that a number of devices allows a model: strategy, mesh, schedule, micro-batch and recomputation.
 
-What cannot win is left out: rows that show an algorithm, or take a step that another row takes in less time; GPipe where 1F1B
-can run, which takes as long and keeps more; recomputation where there is room without; and micro-batches that are smaller than
-need be.
+Layouts that cannot be fastest are left out: strategies that demonstrate an algorithm, or take a step that another one takes in
+less time; GPipe where 1F1B can run, since it takes as long and keeps more; recomputation if there is room without it; and
+micro-batches that are smaller than necessary.
 """
 
 import contextlib
@@ -35,19 +35,19 @@ from samestep.experiments.advising.candidate_meshes import (
 from samestep.experiments.advising.device_memory import PipePlace, least_state, needed, places, schedule_of_places
 
 LEAST_SEGMENTS = 3
-"""Of a model with inner segments that can be computed again."""
+"""The choices of recomputation for a model with inner segments."""
 MOST_MICROBATCHES = 32
-"""For each rank of a pipeline: then the bubble takes less than 1/32 of what the step computes."""
+"""The most micro-batches for each rank of a pipeline: the bubble then takes less than 1/32 of what the step computes."""
 
 
 @dataclasses.dataclass
 class Search:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        fitting: The candidates that have room.
-        closest: Strategy -> of the candidates that lack room, the one that lacks least.
-        refused: Strategy -> why a mesh of it is impossible, of those for which no mesh is possible.
+        fitting: The candidates that fit.
+        closest: Strategy -> the candidate that lacks least, among those that do not fit.
+        refused: Strategy -> why a mesh of it is impossible, for strategies for which none is possible.
     """
 
     fitting: list[Candidate] = dataclasses.field(default_factory=list)
@@ -56,7 +56,7 @@ class Search:
 
 
 class Condition(NamedTuple):
-    """What decides which layouts have room.
+    """A request and a memory size, which decide which layouts fit.
 
     Attributes:
         base: The model, batch, optimizer and bytes of weights.
@@ -68,7 +68,7 @@ class Condition(NamedTuple):
 
 
 def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) -> Search:
-    """Lists every layout that has room under one condition; the arguments are those of `search_under`."""
+    """Lists every layout that fits under one condition; the arguments are those of `search_under`."""
     (found,) = search_under([Condition(base, memory)], num_devices, keep)
     return found
 
@@ -79,12 +79,12 @@ def search_under(
     keep: Mapping[str, int],
     tell: Callable[[str], None] = lambda text: None,
 ) -> list[Search]:
-    """Lists every layout that has room, under each of several conditions; what has room under two is one candidate.
+    """Lists every layout that fits under each of several conditions; one that fits under two is a single candidate.
 
     Args:
-        conditions: Their requests may differ in the batch alone.
-        num_devices: All of them are used.
-        keep: Mesh axis -> its size, where it is not to be searched.
+        conditions: The conditions, whose requests may differ only in the batch.
+        num_devices: The number of devices, all of which are used.
+        keep: Mesh axis -> its size, if it is fixed.
         tell: Is told how far it is.
     """
     base, searches = conditions[0].base, [Search() for _ in conditions]
@@ -109,7 +109,7 @@ def search_under(
 
 
 def has_room(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) -> bool:
-    """Returns whether any layout has room; the arguments are those of `search_under`, under one condition."""
+    """Returns whether any layout fits; the arguments are those of `search_under`, under one condition."""
     found = Search()
     for row, mesh in meshes(base, num_devices, keep, base.weights is not None):
         if least_state(base, row, mesh) <= memory:

@@ -1,7 +1,7 @@
-"""What a device needs under a layout, for searches over thousands of them: what no micro-batch decides is added up once.
+"""What a device needs under a layout, for searches over thousands: what does not depend on micro-batches is added up once.
 
-Beside activations it is what the footprints of the row say. Of compositions that no row runs it is added up here: of the
-parameters that a rank has along `pipe`, `tensor` and `expert`
+Besides activations, it is what the footprints of the strategy say. For compositions that no strategy runs it is added up here,
+from the parameters that a rank has along `pipe`, `tensor` and `expert`:
 
     zero1    all, with gradients; optimizer state sharded over the ranks that have the same ones
     ep       experts sharded along `shard`, everything else along `expert` as well; a segment is whole while it computes
@@ -32,17 +32,17 @@ from samestep.experiments.advising.candidate_meshes import MEGATRON, RankedStrat
 from samestep.experiments.advising.prediction import needed_bytes
 
 _PLAIN = "gpipe"
-"""Of the schedules that give each rank one stage, any."""
+"""Any of the schedules that give each rank one stage."""
 _in_flight = functools.lru_cache(maxsize=2**16)(in_flight)
 
 
 class PipePlace(NamedTuple):
-    """A place along `pipe` that may need most.
+    """A place along `pipe` that may need most memory.
 
     Attributes:
-        number: Which.
-        state: The bytes that it needs beside activations.
-        kept: What its stages keep; None where nobody knows.
+        number: The number of the place.
+        state: The bytes that it needs besides activations.
+        kept: What its stages keep; None if not known.
     """
 
     number: int
@@ -51,10 +51,10 @@ class PipePlace(NamedTuple):
 
 
 def needed(places: Sequence[PipePlace], run: Run, rows: int, schedule: str, count: int) -> int:
-    """Returns what the device that needs most needs.
+    """Returns the bytes that the fullest device needs.
 
     Args:
-        places: Those of the run, however many micro-batches it has.
+        places: The places of the run, for any number of micro-batches.
         run: The run.
         rows: The examples of a replica in a step.
         schedule: The schedule of its pipeline; "" for a row without schedules, whose micro-batches follow each other.
@@ -70,7 +70,7 @@ def needed(places: Sequence[PipePlace], run: Run, rows: int, schedule: str, coun
 
 
 def schedule_of_places(schedule: str) -> str:
-    """Returns the schedule that stands for all that give each rank of a pipeline as many stages.
+    """Returns the schedule that stands for all that give each rank of a pipeline the same number of stages.
 
     Args:
         schedule: One of them; "" for a row without schedules.
@@ -79,11 +79,11 @@ def schedule_of_places(schedule: str) -> str:
 
 
 def places(run: Run, row: RankedStrategy, schedule: str = _PLAIN) -> tuple[PipePlace, ...]:
-    """Returns the places along `pipe` that may need most: of those whose stages consist alike the first, which keeps most.
+    """Returns the places along `pipe` that may need most; of places with equal stages only the first, which keeps most.
 
     Args:
-        run: Its micro-batches do not matter.
-        row: The row that it stands for.
+        run: The run; its micro-batches do not matter.
+        row: The strategy that it stands for.
         schedule: As `schedule_of_places` returned it.
     """
     if Taken.is_staged(run):
@@ -102,7 +102,7 @@ def places(run: Run, row: RankedStrategy, schedule: str = _PLAIN) -> tuple[PipeP
 
 
 def least_state(base: Run, row: RankedStrategy, mesh: Mesh) -> float:
-    """Returns what the device that needs most needs at least: what all devices hold together, in as many parts as can be.
+    """Returns a lower bound of what the fullest device needs: what all devices hold together, in as many parts as possible.
 
     Args:
         base: The model, optimizer and bytes of weights.

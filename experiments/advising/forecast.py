@@ -1,4 +1,4 @@
-"""Predictions of one or many rows, and what is printed of them."""
+"""Predictions for one or many strategies, and their text."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """What rows would need and send, predicted without a run.
+    """What strategies would need and send, predicted without a run.
 
     Attributes:
         rows: The predictions, in the order of the catalogue.
         refused: Cell -> why the row cannot take the request.
         memory: The bytes of a device, if they were given.
-        observed: What the row did among ranks that are not there, if that was asked for.
+        observed: The observed step of the strategy among ranks that do not exist, if that was requested.
     """
 
     rows: tuple[Prediction, ...]
@@ -47,7 +47,7 @@ class Forecast:
     observed: "Observation | None" = None
 
     def table(self, width: int | None = None) -> str:
-        """Returns one line a row: what the device that needs most holds and needs, what is sent, and whether it fits.
+        """Returns a table with a line for each strategy: what the fullest device holds and needs, what is sent, whether it fits.
 
         Args:
             width: What it has to fit into; the screen, unless given.
@@ -59,7 +59,7 @@ class Forecast:
         return write(self.document(), "json")
 
     def document(self) -> Document:
-        """Everything, in a form of which any format can be made."""
+        """Returns everything as a document for any format."""
         cases = [self._case(row) for row in self.rows]
         cases += [Case(cell, "skipped", reason) for cell, reason in self.refused.items()]
         record = {
@@ -74,7 +74,7 @@ class Forecast:
         return self.observed.beside(self.rows[0], found) if self.observed else found
 
     def report(self) -> str:
-        """Everything that people read."""
+        """Returns the text for people."""
         if len(self.rows) == 1 and not self.refused:
             return self._one(self.rows[0])
         refused = [f"{cell} cannot take it: {reason}" for cell, reason in self.refused.items()]
@@ -106,17 +106,17 @@ class Forecast:
 
 
 def forecast(cell: Cell | None, base: RunConfig, assumed: Assumptions, observe: bool = False) -> Forecast:
-    """Predicts a row, or every row that can take the request; a user's own model is described first.
+    """Predicts a strategy, or every one that can take the request; a user's own model is described first.
 
     Args:
-        cell: The row, which `base` includes; None stands for every row.
+        cell: The cell, which `base` includes; None stands for every strategy.
         base: The request.
         assumed: What is assumed of the machine.
-        observe: Whether to take a step of the row among ranks that are not there.
+        observe: Whether to take a step of the strategy among ranks that do not exist.
 
     Raises:
-        ConfigError: The request is wrong, no row can take it, or none was named to be observed.
-        Unavailable: The framework of the user's model is not installed, or the row cannot be observed.
+        ConfigError: The request is wrong, no strategy can take it, or none was named to be observed.
+        Unavailable: The framework of the user's model is not installed, or the strategy cannot be observed.
         WorkerFailed: The process that observes died.
     """
     if observe and cell is None:

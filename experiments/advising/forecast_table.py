@@ -1,4 +1,4 @@
-"""The table of a forecast: one line a row."""
+"""The table of a forecast: one line for each strategy."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from samestep.experiments.printing.text import bullets, common_unit, in_unit, sc
 
 
 def forecast_table(rows: Sequence[Prediction], memory: int | None, width: int | None = None) -> str:
-    """Returns one line a row: what the device that needs most holds and needs, what is sent, and whether it fits.
+    """Returns a table with a line for each strategy: what the fullest device holds and needs, what is sent, and whether it fits.
 
     Args:
         rows: The predictions.

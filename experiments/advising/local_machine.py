@@ -27,8 +27,8 @@ class Here:
 
     Attributes:
         machine: Its rates as those of a node.
-        cores: What was measured beside them.
-        key: What the figures hold for: processor, cores and version of torch.
+        cores: What else was measured.
+        key: What the figures are valid for: processor, cores and version of torch.
     """
 
     machine: Machine
@@ -37,14 +37,14 @@ class Here:
 
 
 def path() -> Path:
-    """Returns where the file is."""
+    """Returns the path of the file."""
     from samestep.common.workload.data.dataset import cache_directory  # here: it needs NumPy
 
     return cache_directory() / "machines" / "here.toml"
 
 
 def key() -> str:
-    """Returns what makes figures of this machine comparable."""
+    """Returns the key of this machine, for which figures are valid."""
     from samestep.common.runtime.parent.merge import machine
 
     about, version = machine(), importlib.metadata.version(framework_info(FRAMEWORK).module)
@@ -52,13 +52,13 @@ def key() -> str:
 
 
 def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_per_second: float) -> Here:
-    """Makes the machine of what was measured.
+    """Makes the machine from measurements.
 
     Args:
-        cores: What was measured of a core.
-        num_cores: How many there are.
+        cores: The measurements of a core.
+        num_cores: The number of cores.
         memory_bytes: The memory of the whole machine; each core's process may have its part.
-        memory_bytes_per_second: What a core moves in a second while another one moves as much.
+        memory_bytes_per_second: The bytes that a core moves in a second while another one moves equally many.
     """
     link = cores.exchange_bytes_per_second["all_reduce"]
     rates = {
@@ -93,7 +93,7 @@ def store(here: Here) -> Path:
 
 
 def load_here() -> Here | None:
-    """Reads what was measured of this machine; None if nothing was since it last changed.
+    """Reads the measurements of this machine; None if it was not measured since it last changed.
 
     Raises:
         ConfigError: It is damaged.

@@ -20,20 +20,20 @@ def seconds_here(run: Run, here: Here) -> StepTime:
     """Predicts the parts of a step on this machine.
 
     Args:
-        run: What is timed.
-        here: What was measured.
+        run: The run whose step is timed.
+        here: The measured machine.
     """
     return core_time(run, run.strategy.backend, here.machine, here.cores)
 
 
 def time_here(bandwidth: str | None) -> tuple[Timer, Machine]:
-    """Returns a timer of this machine, which is measured first if it was not, and the machine.
+    """Returns a timer for this machine, and the machine, which is measured first if necessary.
 
     Args:
-        bandwidth: What the link of each of several such machines carries; None if there is one.
+        bandwidth: The bandwidth of the link of each of several such machines; None if there is one machine.
 
     Raises:
-        Unavailable: torch is not installed, which measures and is measured.
+        Unavailable: torch is not installed, with which the machine is measured.
     """
     require(FRAMEWORK)
     from samestep.experiments.calibrate import calibrate  # here: this module is part of it
@@ -68,7 +68,7 @@ def over_links(timer: Timer) -> Timer:
 
 
 def passes(run: Run) -> float:
-    """Returns the segments and micro-batches that go through a rank in a step, bubble included: what overhead is counted by."""
+    """Returns the passes of micro-batches through segments of a rank in a step, with the bubble, by which overhead is counted."""
     how = Taken.by(run)
     by_rank, each = stages_of_ranks(run.workload.model, how.schedule, run.mesh), SCHEDULES[how.schedule].stages_per_rank
     largest = max(len(stage) for stages in by_rank for stage in stages)

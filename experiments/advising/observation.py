@@ -1,4 +1,4 @@
-"""A step of rank 0 among ranks that are not there, observed beside its prediction: `samestep predict torch:fsdp --observe`."""
+"""Observes a step of rank 0 among ranks that do not exist, beside its prediction: `samestep predict torch:fsdp --observe`."""
 
 import dataclasses
 from pathlib import Path
@@ -41,22 +41,22 @@ def _check_observed(run: Run) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Observation:
-    """What rank 0 of so many ranks sent in a step, and the bytes that it holds."""
+    """What rank 0 of several ranks sent in a step, and the bytes that it holds."""
 
     exchanges: tuple[Exchange, ...]
     state_bytes: int
 
     @classmethod
     def of(cls, row: Prediction, launch: Launch) -> Self:
-        """Takes the step, in a process of its own.
+        """Takes the step, in a separate process.
 
         Args:
-            row: What was predicted.
-            launch: Where a user's model and data are.
+            row: The prediction.
+            launch: Names the user's model and data.
 
         Raises:
-            ConfigError: The row has no ranks that could be away, or the request is of what no run can do.
-            Unavailable: The framework refuses to take the step so.
+            ConfigError: The strategy has no ranks over gloo, or the request can only be predicted.
+            Unavailable: The framework refuses to take the step in this way.
             WorkerFailed: The process died.
         """
         run = row.run
@@ -75,17 +75,17 @@ class Observation:
         return adapter(cls).validate_python(told)
 
     def against(self, row: Prediction) -> list["ObservedAmount"]:
-        """Holds it against what was predicted: every exchange, and the state of a device."""
+        """Compares it with the prediction: every exchange, and the state of a device."""
         seen, said = ({each.name: each for each in every} for every in (self.exchanges, row.ledger.exchanges))
         exchanges = [ObservedAmount(name, _of(seen.get(name)), _of(said.get(name))) for name in {**said, **seen}]
         held = ObservedAmount("state of a device", Amount(self.state_bytes), Amount(row.ledger.state_bytes))
         return [*exchanges, held]
 
     def beside(self, row: Prediction, predicted: Document) -> Document:
-        """Adds what was observed to the document of a prediction.
+        """Adds the observation to the document of a prediction.
 
         Args:
-            row: What was predicted.
+            row: The prediction.
             predicted: Its document.
         """
         amounts = self.against(row)
@@ -104,7 +104,7 @@ class Observation:
 
 @dataclasses.dataclass(frozen=True)
 class ObservedAmount:
-    """Bytes of a quantity, and in how many operations if it is an exchange, observed and predicted."""
+    """The observed and predicted bytes of a quantity, with the number of operations if it is an exchange."""
 
     name: str
     observed: Amount
@@ -117,7 +117,7 @@ class ObservedAmount:
 
     @property
     def cells(self) -> list[str]:
-        """It as people read it: what it is, what was observed, and what was predicted, marked where that is wrong."""
+        """Returns it as text: its name, what was observed, and what was predicted, marked if that is wrong."""
         return [self.name, _spell(self.observed), _spell(self.predicted) + MARK * self.is_missed]
 
 

@@ -1,4 +1,4 @@
-"""Which figures no machine can have: a busy one can measure anything, and what is stored decides every later advice."""
+"""Figures that no machine can have: a busy machine can measure anything, and stored figures affect all later advice."""
 
 import math
 from collections.abc import Iterator
@@ -7,25 +7,25 @@ from samestep.common.seconds.core_time import Cores
 from samestep.experiments.printing.text import short
 
 LEAST_STEP_SECONDS = 1e-5
-"""Of any strategy, beside arithmetic and bytes: Python alone needs more for a step of no layers."""
+"""The least overhead of any strategy, besides arithmetic and bytes: Python alone needs more for a step without layers."""
 LEAST_LAYER_SECONDS = 1e-7
-"""Of a layer in a micro-batch, likewise: one call into torch takes more."""
+"""The least overhead of a layer in a micro-batch: one call into torch takes more."""
 LEAST_LATENCY_SECONDS = 1e-7
-"""Of a message between two processes: one call of the kernel takes as long."""
+"""The least time of a message between two processes: one system call takes as long."""
 MOST_FLOPS_PER_SECOND = 1e14
 """Of one core."""
 LEAST_ELEMENT_SECONDS = 1e-12
-"""Of an elementwise operation: a core would do a thousand in each cycle of its clock."""
+"""The least time of an elementwise operation: a core would do a thousand in each cycle of its clock."""
 MOST_SECONDS = 60.0
-"""Of anything that is measured here."""
+"""The longest time of anything that is measured here."""
 
 
 def odd_figure(cores: Cores, memory_bytes_per_second: float) -> str:
     """Returns the first figure that no machine can have, with what it is and the limit; "" if all are possible.
 
     Args:
-        cores: What was measured of the cores.
-        memory_bytes_per_second: The rate of the memory; no message between two processes passes faster than that.
+        cores: The measurements of the cores.
+        memory_bytes_per_second: The rate of the memory; no message between two processes is faster.
     """
     for what, value, unit, least, most in _figures(cores, memory_bytes_per_second):
         if not (math.isfinite(value) and least <= value <= most):

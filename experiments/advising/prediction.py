@@ -24,7 +24,7 @@ BACKENDS = {
     "tensorpipe": ("tensorpipe",),
     "memory": ("memory",),
 }
-"""What carries the exchanges of a row between CPUs -> what may carry them."""
+"""The backend of a strategy's exchanges between CPUs -> the backends that it may use."""
 _UNITS = {"B": 1} | {
     f"{prefix}{ending}": base**power
     for power, prefix in enumerate("KMGT", start=1)
@@ -34,7 +34,7 @@ _UNITS = {"B": 1} | {
 
 @dataclasses.dataclass(frozen=True)
 class Assumptions:
-    """What a prediction assumes of the machine, and what no run can do yet."""
+    """What a prediction assumes about the machine, including settings that no run supports yet."""
 
     devices: int | None = flag(
         None,
@@ -61,11 +61,11 @@ class Prediction:
     """What a step of one row costs.
 
     Attributes:
-        cell: As it was asked for.
+        cell: The cell as it was requested.
         run: What is predicted.
         backend: What carries its exchanges.
-        ledger: The ledger by the cost model.
-        formulas: The formulas by the textbooks.
+        ledger: The ledger of the cost model.
+        formulas: The formulas of the textbooks.
     """
 
     cell: str
@@ -76,12 +76,12 @@ class Prediction:
 
     @property
     def fullest(self) -> Footprint:
-        """The devices that need most."""
+        """The footprint of the devices that need most."""
         return max(self.ledger.footprints, key=needed_bytes)
 
     @property
     def needed_bytes(self) -> int:
-        """What they need."""
+        """The bytes that they need."""
         return needed_bytes(self.fullest)
 
     @property
@@ -90,7 +90,7 @@ class Prediction:
         return all(footprint.activations_bytes is not None for footprint in self.ledger.footprints)
 
     def fits(self, memory: int) -> str:
-        """Returns whether all devices have room: "yes", "no", or "without activations" if those are too many or not predicted."""
+        """Returns whether all devices have room: "yes", "no", or "without activations" if these are too large or unknown."""
         held = max(needed_bytes(each) - (each.activations_bytes or 0) for each in self.ledger.footprints)
         if held > memory:
             return "no"
@@ -98,16 +98,16 @@ class Prediction:
 
     @property
     def num_devices(self) -> int:
-        """The devices that hold or compute anything: those of the mesh, and servers beside them."""
+        """The number of devices that hold or compute anything: those of the mesh, and servers."""
         return sum(footprint.count for footprint in self.ledger.footprints)
 
     @property
     def sent_bytes_per_device(self) -> float:
-        """What each sends in a step, on average."""
+        """The bytes that each device sends in a step, on average."""
         return self.ledger.sent_bytes_per_step / self.num_devices
 
     def textbook(self, quantity: str) -> float | None:
-        """Returns what the textbooks say of a quantity; None if nothing."""
+        """Returns what the textbooks say about a quantity; None if nothing."""
         return next((formula.value for formula in self.formulas if formula.quantity == quantity), None)
 
 
@@ -118,7 +118,7 @@ def needed_bytes(footprint: Footprint) -> int:
 
 @contextlib.contextmanager
 def describing(config: RunConfig) -> Iterator[Callable[[RunConfig], RunConfig]]:
-    """Yields what describes the user's model of a request, for as long as the description is there; others stay as they are."""
+    """Yields a function that describes the user's model of a request, while the description exists."""
     if config.model is None:
         yield lambda asked: asked
         return
@@ -129,13 +129,13 @@ def describing(config: RunConfig) -> Iterator[Callable[[RunConfig], RunConfig]]:
 
 
 def predict_row(cell: str, config: RunConfig, assumed: Assumptions, is_named: bool = True) -> Prediction:
-    """Predicts one row.
+    """Predicts one strategy.
 
     Args:
-        cell: As it was asked for.
-        config: The request, the cell included.
+        cell: The cell as it was requested.
+        config: The request, including the cell.
         assumed: What is assumed of the machine.
-        is_named: Whether the user named the row: then the backend must be one of its own.
+        is_named: Whether the user named the strategy; the backend must then be one of its own.
 
     Raises:
         ConfigError: The request is wrong, or the row cannot take it.
@@ -161,9 +161,9 @@ def _predict(cell: str, run: Run, backend: str) -> Prediction:
 
 
 def where_it_fits(prediction: Prediction, memory: int) -> Prediction | None:
-    """Returns the same row on the fewest devices on which it fits, found by doubling one axis of its mesh; None if on none.
+    """Returns the prediction on the fewest devices on which it fits, found by doubling one axis of its mesh; None if none.
 
-    The batch stays as it is, or grows to what divides among the devices.
+    The batch stays the same, or grows until it divides among the devices.
 
     Args:
         prediction: The prediction of a row that does not fit.
@@ -234,7 +234,7 @@ def told_to_fit(prediction: Prediction, memory: int) -> str:
         kept = size(prediction.fullest.activations_bytes)
         told += f" Without its activations ({kept}) it would: a smaller batch or more micro-batches keep fewer."
     if not prediction.run.strategy.axes:
-        return f"{told} It takes one device only."
+        return f"{told} It runs on one device only."
     if (found := where_it_fits(prediction, memory)) is None:
         return f"{told} More devices along one axis (up to {MAX_PREDICTED_DEVICES:,}) do not make it fit."
     grown = f", global batch {found.run.batch_size}" if found.run.batch_size != prediction.run.batch_size else ""

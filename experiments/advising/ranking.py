@@ -15,12 +15,12 @@ from samestep.experiments.advising.prediction import needed_bytes
 from samestep.experiments.advising.step_times import WORK, Timer
 
 SLOWER = (2, 4, 8, 16)
-"""How many times slower links are tried."""
+"""By what factor links are slowed down in a trial."""
 Tell = Callable[[str], None]
-"""Takes how far a search is, in words."""
+"""A function that is called with the progress of a search, in words."""
 _TOLD_EVERY = 1000
 EQUAL = 0.01
-"""What is slower by less is as fast."""
+"""Layouts that are slower by less than this share count as equally fast."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Timed:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What is first once something is different.
+    """The first layout once something is different.
 
     Attributes:
-        what: Is different, as the beginning of a sentence.
+        what: What is different, as the beginning of a sentence.
         first: The layout that is first then; None if none has room.
         before: What was first, in the changed conditions; None if it has no room any more, or takes another batch.
     """
@@ -52,7 +52,7 @@ class Change:
 
     @property
     def is_clear(self) -> bool:
-        """Whether what was first is slower now by more than `EQUAL`, or has no room."""
+        """Whether the former first layout is now slower by more than `EQUAL`, or does not fit."""
         return self.before is None or (
             self.first is not None and self.before.time.total >= (1 + EQUAL) * self.first.time.total
         )
@@ -66,12 +66,12 @@ class Ranking:
     tell: Tell
 
     def of(self, candidates: Sequence[Candidate], machine: Machine, before: Sequence[Timed] = ()) -> list[Timed]:
-        """Returns the fastest first; of equally fast ones that which needs least memory.
+        """Returns candidates with the fastest first, and of equally fast ones the one that needs least memory.
 
         Args:
-            candidates: What is ranked.
-            machine: What they run on.
-            before: What was ranked on it before; a candidate that is among it has its time.
+            candidates: The candidates.
+            machine: The machine that they run on.
+            before: The earlier ranking on it, from which times are reused.
         """
         times, found = {id(each.candidate): each for each in before}, list[Timed]()
         for number, each in enumerate(candidates):
@@ -81,7 +81,7 @@ class Ranking:
         return sorted(found, key=_order)
 
     def under(self, others: Mapping[str, Search], ranked: Sequence[Timed], machine: Machine) -> Iterator[Change]:
-        """Ranks again what was found under other conditions.
+        """Ranks again under other conditions.
 
         Args:
             others: The words for each condition -> what was found.
@@ -130,9 +130,9 @@ class Ranking:
         return sorted(found, key=_order)
 
     def taking_steps_alone(self, ranked: Sequence[Timed], machine: Machine) -> Timed | None:
-        """Returns replicas that exchange once in many steps, where they gain on a first layout that waits for their exchange.
+        """Returns replicas with local steps, if they are faster than a first layout that waits for the exchange of replicas.
 
-        They take another step, so they are ranked among no others.
+        They take another step, so they are not ranked with the others.
 
         Args:
             ranked: What takes the step that was asked for.
@@ -169,7 +169,7 @@ def longest_wait(time: StepTime) -> str:
     """Returns the part of a step for which a device waits longest.
 
     Args:
-        time: The step's.
+        time: The parts of the step.
     """
     waits = {name: seconds for name, seconds in time.parts().items() if name not in WORK}
     return max(waits, key=lambda name: waits[name])

@@ -1,4 +1,4 @@
-"""The seconds of a candidate: which model of time a workload takes, and how a run is spelled in it."""
+"""The seconds of a candidate: which time model applies to a workload, and how a run is expressed in it."""
 
 import dataclasses
 import functools
@@ -32,13 +32,13 @@ PARTS = {
 }
 """The parts of a step, in words."""
 ASSUMED_EFFICIENCY = 0.4
-"""Of a model that is not a transformer: the share of the peak that its products reach. Nothing measured says so."""
+"""For a model that is not a transformer: the assumed share of the peak that its products reach, which was not measured."""
 ASSUMED_LATENCY_SECONDS = 2e-5
-"""Of the same: what a collective takes however few bytes it has."""
+"""For the same: the least seconds of a collective, for any number of bytes."""
 BLOCK_LAYERS = 8
-"""Of a transformer's block, whose time on the host is a machine's: that of a layer is taken to be so much less."""
+"""For the same: the host's time of a layer, as a share of that of a transformer's block, which the machine has."""
 ELEMENT_ACCESSES = 5
-"""Of the same: how often an element that a layer keeps is read or written, in both passes."""
+"""For the same: how often an element that a layer keeps is read or written, in both passes."""
 WORK = ("compute", "optimizer")
 """What a device does itself; during the other parts it waits."""
 
@@ -72,7 +72,7 @@ def _decoder(spec: ModelSpec) -> Shape:
 
 _SIZES = {field.name for field in dataclasses.fields(Shape)}
 SHAPES: Mapping[str, Callable[[ModelSpec], Shape]] = {"transformer": _transformer, "decoder": _decoder}
-"""Name of a model -> what the model of time sees of it."""
+"""Name of a model -> its shape for the time model."""
 
 
 def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
@@ -105,11 +105,11 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
 
 
 def candidate_of(run: Run, needed_bytes: int = 0) -> Candidate | None:
-    """Returns a run as the candidate that it is; None if its row is not ranked.
+    """Returns a run as a candidate; None if its strategy is not ranked.
 
     Args:
         run: The run.
-        needed_bytes: What the device that needs most needs, where that is known.
+        needed_bytes: The bytes that the fullest device needs, if known.
     """
     spreads = spreads_state(run)
     named = [row for row in ROWS if row.strategy == run.strategy.name and row.shards_optimizer == spreads]

@@ -16,7 +16,7 @@ from samestep.experiments.printing.text import bullets, fill, paragraphs, screen
 
 @dataclasses.dataclass(frozen=True)
 class Swept:
-    """What came out for some values.
+    """The advice for some values.
 
     Attributes:
         values: Name -> its value, as it was given.
@@ -30,7 +30,7 @@ class Swept:
 
     @property
     def cost(self) -> StepCost | None:
-        """What a step of its first layout comes to."""
+        """The cost of a step of its first layout."""
         return self.advice and self.advice.cost_of(self.advice.first)
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ def document(swept: Sequence[Swept]) -> Document:
     """Makes what `samestep advise --vary` prints.
 
     Args:
-        swept: What came out.
+        swept: The advice for each combination.
     """
     rows = [{**each.values, **_figures(each)} for each in swept]
     record = {"varied": list(swept[0].values), "rows": rows}
@@ -114,4 +114,4 @@ _COSTS = (
     Column[StepCost]("MFU", lambda cost: cost.utilization),
     _DAYS,
 )
-"""What a layout comes to, beside the step."""
+"""The columns of a layout's costs, besides the step."""

@@ -1,4 +1,4 @@
-"""What a step comes to: tokens a second, the share of the peak, and the days, the price and the energy of a whole training."""
+"""The cost of a step: tokens per second, the share of the peak, and the days, the price and the energy of a whole training."""
 
 import dataclasses
 
@@ -15,12 +15,12 @@ DAY = 24 * _HOUR
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """A whole training, whose cost is asked for."""
+    """A whole training whose cost is requested."""
 
     tokens: float | None = flag(
-        None, "how many tokens are trained on in all, as in 15e12: says the days it takes", above=0
+        None, "how many tokens are trained on in all, as in 15e12; prints the days it takes", above=0
     )
-    price: float | None = flag(None, "the price of one device for an hour: says what --tokens costs", above=0)
+    price: float | None = flag(None, "the price of one device for an hour; prints what --tokens costs", above=0)
 
     def check(self, base: Run) -> None:
         """Refuses what has no tokens to count, and a price of nothing.
@@ -40,13 +40,13 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class StepCost:
-    """What a step on all devices of a machine comes to.
+    """The cost of a step on all devices of a machine.
 
     Attributes:
         base: The model and its batch.
-        seconds: Those of a step.
-        machine: Has the peak of a device, and says what it draws, if anybody knows.
-        devices: How many there are.
+        seconds: The seconds of a step.
+        machine: The machine, with the peak of a device, and its power if known.
+        devices: The number of devices.
         training: The whole training.
     """
 
@@ -63,14 +63,14 @@ class StepCost:
 
     @property
     def tokens(self) -> str:
-        """How many tokens are trained on in a second, as people say it."""
+        """How many tokens are trained on in a second, as text."""
         return large_number(round(self.examples_per_second * num_positions(self.base.workload.model)))
 
     @property
     def flops_utilization(self) -> float:
-        """The share of the devices' peak that the model's own arithmetic takes: forward once, backward twice as much.
+        """The share of the devices' peak that the model's own arithmetic reaches: forward once, backward twice as much.
 
-        What is computed again does not count, and attention counts whole, also where it is causal.
+        Recomputation does not count, and attention counts in full, even if it is causal.
 
         References:
             Chowdhery et al., arXiv 2204.02311, appendix B (PaLM).
@@ -80,12 +80,12 @@ class StepCost:
 
     @property
     def utilization(self) -> str:
-        """The same as people read it."""
+        """The same as text."""
         return f"{100 * self.flops_utilization:.0f} %"
 
     @property
     def whole_seconds(self) -> float:
-        """The seconds of the whole training; 0 where nobody asked."""
+        """The seconds of the whole training; 0 if it was not requested."""
         return (self.training.tokens or 0.0) / num_positions(self.base.workload.model) / self.examples_per_second
 
     def say_rate(self) -> str:
@@ -95,7 +95,7 @@ class StepCost:
         return f"That is {self.tokens} tokens a second, {self.utilization} of the peak (MFU, with attention counted in full)."
 
     def say_whole(self) -> str:
-        """Returns what all tokens take, cost and draw, as a sentence; "" where nobody asked."""
+        """Returns the time, price and energy of all tokens, as a sentence; "" if it was not requested."""
         if self.training.tokens is None:
             return ""
         hours, time = self.devices * self.whole_seconds / _HOUR, _time(self.whole_seconds)

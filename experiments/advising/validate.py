@@ -1,4 +1,4 @@
-"""What `samestep predict --validate` prints: predictions beside what others measured and published."""
+"""What `samestep predict --validate` prints: predictions beside published measurements."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -15,14 +15,14 @@ from samestep.experiments.printing.text import bullets, fill, github, paragraphs
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """Predictions that were held against measurements.
+    """Predictions that are compared with measurements.
 
     Attributes:
         title: What was measured, and by whom.
         split: Which rows the constants were fitted to, in sentences.
         compared: The rows.
-        causes: What may have made the rows fast or slow that are far off, by their names.
-        others: Scores of the same rows with other constants, by what these have seen.
+        causes: Name of a row that is far off -> what may have made it fast or slow.
+        others: What other constants were fitted to -> the scores of the same rows with them.
         far: The error from which on a row is listed with its cause.
     """
 
@@ -38,7 +38,7 @@ def of_vtrain(rows: Path | None) -> Validation:
     """Predicts vTrain's measured iterations.
 
     Args:
-        rows: A file with more of them; the carried ones, unless given.
+        rows: A file with more of them; by default the carried ones.
 
     Raises:
         ConfigError: The file cannot be read or lacks columns.
@@ -104,7 +104,7 @@ VALIDATIONS: Mapping[str, Callable[[Path | None], Validation]] = {
     "vtrain": of_vtrain,
     **{name: _published(name, *table) for name, table in _TABLES.items()},
 }
-"""What predictions are held against -> how. Only the first takes other rows."""
+"""What predictions are compared with -> how. Only the first one takes other rows."""
 
 
 def document(validation: Validation) -> Document:

@@ -1,1 +1,1 @@
-"""What `samestep clean` shares: what takes room on the disk, and what of it may go."""
+"""What `samestep clean` uses: what takes room on the disk, and what of it may be removed."""

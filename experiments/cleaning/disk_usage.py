@@ -24,22 +24,22 @@ KINDS = {
     "runs": "run directories",
     "records": "records of scripts",
 }
-"""What is kept, by the name of the flag that frees it."""
+"""Name of the flag that frees it -> what is kept."""
 RUNS = Path("runs")
 QUIET_SECONDS = 24 * 3600.0
-"""A run without a result may still be going on, here or on another machine, until nothing in it changes for so long."""
+"""How long a run without a result counts as possibly running, here or on another machine, after its last change."""
 _REQUEST = {"framework", "strategy", "techniques"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """One kind of thing that is kept.
+    """One kind of thing that samestep keeps.
 
     Attributes:
         name: A key of KINDS.
         note: What to know before it is freed.
         where: Its folder.
-        find: Everything of the kind in the folder.
+        find: Finds everything of the kind in the folder.
         free: Removes it, and returns what was removed.
     """
 
@@ -56,7 +56,7 @@ class Store:
 
 
 def stores() -> list[Store]:
-    """Everything that is kept, by kind."""
+    """Returns everything that is kept, by kind."""
     from samestep.common.runtime.parent.judging.reference_curves import (
         curves_directory,  # here: --help imports no NumPy
     )
@@ -100,7 +100,7 @@ def find_runs(folder: Path) -> list[CacheEntry]:
 
 
 def is_waiting(run: Path) -> bool:
-    """Returns whether a run without a result was prepared, and nothing has started it."""
+    """Returns whether a run without a result was prepared but not started."""
     return bool(_read_config(run).get("prepare")) and read_error(run) is None and not any(run.glob("process-*.json"))
 
 
@@ -177,7 +177,7 @@ def _is_record(names: Collection[str]) -> bool:
 
 
 def recent_records() -> int:
-    """Returns how many records a script may still be writing."""
+    """Returns the number of records that a script may still be writing."""
     return len(find_records(RUNS)) - len(_old_records(RUNS))
 
 
@@ -215,7 +215,7 @@ def check_named(directory: Path) -> Path:
 
 
 def free_named(directory: Path) -> list[CacheEntry]:
-    """Removes all that samestep wrote into a run or a comparison, whatever state it is in; returns what there was."""
+    """Removes everything that samestep wrote into a run or a comparison, in any state; returns what was removed."""
     found = find_entries([directory])
     discard_all(directory)
     return found

@@ -1,4 +1,4 @@
-"""Opening a page where its reader is."""
+"""Opens a page in the user's browser."""
 
 import sys
 import webbrowser
@@ -8,7 +8,7 @@ HELP = "open the page in the browser"
 
 
 def open_page(path: Path) -> None:
-    """Opens a page in the browser; where there is none, says what to open.
+    """Opens a page in the browser; if there is none, prints what to open.
 
     Args:
         path: The file of the page.

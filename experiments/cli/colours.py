@@ -1,6 +1,6 @@
-"""What stands out on a terminal that shows colours: verdicts, predictions that miss, what a strategy changes.
+"""Highlights on a terminal with colours: verdicts, predictions that miss, what a strategy changes.
 
-A line is coloured by what it says, after it is written. So files, pipes and programs get the same text, without colours.
+A line is coloured by its text, after it was written. So files, pipes and programs get the same text, without colours.
 """
 
 import re
@@ -20,7 +20,7 @@ RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"^-(?!--? |-)[^|]*$", _RED),
     )
 )
-"""What is looked for in a line -> how it is shown."""
+"""Pattern in a line -> its style."""
 
 
 _PLACE = re.compile(r"(?<=^Report: ).+|(?<=^Explorer: ).+|(?<=^Run: ).+|(?<=^Runs: ).+")
@@ -36,7 +36,7 @@ def coloured(line: str) -> str:
     """Returns a line with the codes of its colours.
 
     Args:
-        line: Without its end; as printable as it will be.
+        line: The line, without its end and with control characters already escaped.
     """
     line = _PLACE.sub(_linked, line)
     for pattern, code in RULES:

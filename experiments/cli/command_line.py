@@ -1,4 +1,4 @@
-"""The command line of a run or of a prediction: its flags are only known once the cell is found that it names."""
+"""The command line of a run or a prediction, whose flags are only known once the cell that it names is found."""
 
 import dataclasses
 import textwrap
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from samestep.experiments.submitting.targets import Target
 
 Group = tuple[str, type, Sequence[str]]
-"""Flags of a command: their title in its help, the dataclass whose fields they are, and the fields that are no flags of it."""
+"""Flags of a command: their title in its help, the dataclass whose fields they are, and the fields that are not its flags."""
 
 
 def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
@@ -26,16 +26,17 @@ def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
 
     Args:
         arguments: Without the program.
-        program: Its name, for the help.
+        program: The name of the program, for the help.
 
     Raises:
-        ConfigError: A flag is unknown, belongs to another strategy, or has a value it cannot have.
+        ConfigError: A flag is unknown, belongs to another strategy, or has an invalid value.
     """
     groups = [("run", RunConfig, ()), ("techniques", Techniques, ())]
     cell = named_cell(arguments, program, groups) or Cell(RunConfig.framework, RunConfig.strategy)
     about = (
         "Train a workload under one strategy and compare its steps with the oracle's. "
-        "`samestep run --resume DIR` goes on with a run that was cut off. `--prepare --for slurm:nodes=2` writes what starts the "
+        "`samestep run --resume DIR` continues a run that was cut off. `--prepare --for slurm:nodes=2` writes what "
+        "starts the "
         "run there: slurm, mpi, torchrun, ray, k8s, trainjob or skypilot. `--on slurm:nodes=2` "
         "starts it there: slurm, mpi, torchrun or ray."
     )
@@ -51,7 +52,7 @@ def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
 def parse_beside(
     cell: Cell | None, arguments: Sequence[str], parser: Parser, groups: Sequence[Group]
 ) -> dict[str, Scalar]:
-    """Reads what a command is given beside the cell that it names.
+    """Reads the arguments of a command besides the cell that it names.
 
     Args:
         cell: The cell, whose strategy has options; None has none.
@@ -88,7 +89,7 @@ def parse_beside(
 
 
 def named_cell(arguments: Sequence[str], program: str, groups: Sequence[Group]) -> Cell | None:
-    """Finds the cell that a command's arguments name; its flags are only known once its strategy is.
+    """Finds the cell that a command's arguments name, before its flags are known.
 
     Args:
         arguments: Without the program.
@@ -136,14 +137,14 @@ def _named_among_flags(arguments: Sequence[str], program: str, groups: Sequence[
 
 
 def read_request(cell: Cell, given: Mapping[str, Scalar]) -> RunConfig:
-    """Makes a request of a cell and of what was given beside it.
+    """Makes a request from a cell and from the other arguments.
 
     Args:
         cell: What is run.
         given: Fields of RunConfig, of Techniques, and options of the strategy.
 
     Raises:
-        ConfigError: Something is set in both, or there is no such option or value.
+        ConfigError: A field is set in both, or there is no such option or value.
     """
     for name, _ in cell.settings:
         if name in given:
@@ -154,14 +155,14 @@ def read_request(cell: Cell, given: Mapping[str, Scalar]) -> RunConfig:
 
 
 def take_target(arguments: Sequence[str], flag: str) -> tuple[Sequence[str], "Target | None"]:
-    """Takes a flag that names an engine out of a command line, as `split_target` does where it is there.
+    """Takes a flag that names an engine out of a command line, and reads it as `split_target` does.
 
     Args:
         arguments: Without the program.
         flag: `--for` or `--on`.
 
     Raises:
-        ConfigError: The flag is there twice, or names nothing.
+        ConfigError: The flag is given twice, or names nothing.
     """
     rest, texts, words = [], [], iter(arguments)
     for word in words:
@@ -180,10 +181,10 @@ def take_target(arguments: Sequence[str], flag: str) -> tuple[Sequence[str], "Ta
 
 
 def open_engine(target: "Target") -> "Elsewhere":
-    """Returns what executes runs under the engine that a command line names.
+    """Returns the object that executes runs under the engine that a command line names.
 
     Raises:
-        ConfigError: samestep starts no runs there.
+        ConfigError: samestep cannot start runs there.
     """
     from samestep.experiments.submitting.jobs import elsewhere
 

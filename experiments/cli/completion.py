@@ -15,12 +15,12 @@ from samestep.common.workload.table import WORKLOADS
 from samestep.experiments.cli.commands import COMMANDS
 
 _TAKE_CELLS = ("run", "compare", "predict", "strategies", "advise", "explore")
-"""The commands whose words may be rows."""
+"""The commands whose positional arguments may be strategies."""
 _CELL_FLAGS = ("--strategies", "--require", "--reference")
-"""The flags whose values are rows."""
+"""The flags whose values are strategies."""
 SHELLS = ("bash", "zsh", "fish")
 PLACEHOLDER = "--flag"
-"""What the usage has in the place of all flags."""
+"""What a usage line has instead of all flags."""
 _SCRIPTS = Path(__file__).parent / "shells"
 
 
@@ -31,7 +31,7 @@ def script(shell: str) -> str:
         shell: One of `SHELLS`.
 
     Raises:
-        ConfigError: It is another one.
+        ConfigError: The shell is not supported.
     """
     if shell not in SHELLS:
         raise unknown("shell", shell, SHELLS)

@@ -1,4 +1,4 @@
-"""How a command runs and ends: by an error of ours, by a signal, or where nobody can read what it prints."""
+"""How a command runs and ends: by an error of ours, by a signal, or when its output cannot be written."""
 
 import contextlib
 import errno
@@ -16,11 +16,12 @@ from samestep.common.runtime.parent.processes import started
 from samestep.experiments.printing.text import fill
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""End a command in order: Ctrl-C, `docker stop`, a scheduler, a terminal that is closed, Ctrl-\\\\."""
+"""The signals that end a command in an orderly way: Ctrl-C, `docker stop`, a scheduler, a terminal that is closed,
+Ctrl-\\\\."""
 
 _UNTOUCHED = (signal.SIG_DFL, signal.default_int_handler)
 _AGAIN, _AGAIN_SECONDS = signal.SIGALRM, 0.01
-"""The timer's signal; and the time after which Python is back from where it ignores exceptions."""
+"""The timer's signal, and the time after which Python has left code in which it ignores exceptions."""
 
 
 def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> NoReturn:
@@ -28,7 +29,7 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
 
     Args:
         command: Takes the arguments, returns the exit code.
-        arguments: The process's own, unless given.
+        arguments: The arguments; by default the process's own.
     """
     # The oracle's products are small: a second thread would only wait for the first, and on a busy machine for long. NumPy
     # is not imported yet, and processes that train are told their number of threads.
@@ -41,7 +42,7 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
 
 @contextlib.contextmanager
 def report_errors() -> Iterator[list[int]]:
-    """Makes one line and an exit code of whatever ends a command; yields the list that holds the code."""
+    """Turns anything that ends a command into one line and an exit code; yields the list that holds the code."""
     code, before = [0], [*started.STARTED]
     _open_streams()
     handlers = {number: signal.getsignal(number) for number in (*SIGNALS, _AGAIN)}
@@ -91,10 +92,10 @@ def _what_is_left(before: Sequence[started.Started]) -> str:
 
 
 def check_environment() -> None:
-    """Refuses what a package that we import would end in a traceback on.
+    """Refuses environment variables on which a package that we import would end in a traceback.
 
     Raises:
-        ConfigError: A variable is not what that package takes.
+        ConfigError: A variable has a value that the package does not accept.
     """
     # NumPy (2.3) reads it as a number while it is imported: numpy.f2py, through SciPy.
     if not re.fullmatch("[0-9]{1,18}", text := os.environ.get("SOURCE_DATE_EPOCH", "0")):
@@ -162,7 +163,7 @@ class _Shown(io.TextIOWrapper):
 
 
 def drawing_stream() -> TextIO:
-    """Stderr, for what moves the cursor on purpose: a bar."""
+    """Returns stderr for output that moves the cursor on purpose, such as a progress bar."""
     if not isinstance(sys.stderr, _Shown):  # another program's, which calls our functions
         return sys.stderr
     return _text(io.TextIOWrapper, _Stderr(2, "w", closefd=False), sys.stderr)

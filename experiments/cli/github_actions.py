@@ -1,4 +1,4 @@
-"""What a workflow of GitHub shows of a command: annotations beside the commit, and a page of the job.
+"""What a GitHub workflow shows of a command: annotations beside the commit, and the summary of the job.
 
 References:
     Workflow commands of GitHub Actions: `::error title=...::...` on a line of its own, `%`, line ends, and in a title `:` and
@@ -15,7 +15,7 @@ from samestep.common.files.writing import append
 from samestep.experiments.printing.formats import Document
 
 _MOST_ANNOTATIONS = 10
-"""GitHub shows no more of a step."""
+"""The most annotations of a step that GitHub shows."""
 
 
 def is_in_workflow() -> bool:
@@ -27,9 +27,9 @@ def annotate(kind: Literal["error", "warning"], title: str, message: str) -> Non
     """Prints the line that GitHub shows as an annotation, on stderr.
 
     Args:
-        kind: How it is marked.
+        kind: Its severity.
         title: Its title.
-        message: What it says.
+        message: Its text.
     """
     escaped = printable(message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
     name = printable(title.replace("%", "%25").replace("\n", " ").replace(":", "%3A").replace(",", "%2C"))
@@ -37,7 +37,7 @@ def annotate(kind: Literal["error", "warning"], title: str, message: str) -> Non
 
 
 def show(document: Document) -> None:
-    """Annotates each row that did not pass, and appends what people read to the summary of the job.
+    """Annotates each row that did not pass, and appends the text for people to the summary of the job.
 
     Args:
         document: What a command prints.

@@ -1,6 +1,6 @@
-"""Parsers of commands, made from dataclasses: their fields are the flags, their metadata the help.
+"""Parsers of commands, made from dataclasses, whose fields are the flags and whose metadata are the help.
 
-argparse and not a generator of command lines, so that every mistake is one line and `--help` answers at once.
+They use argparse instead of a generator of command lines, so every mistake is one line and `--help` answers at once.
 """
 
 import argparse
@@ -31,15 +31,15 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are ours: one line, exit code 2. Its help opens with examples, if it has any.
 
     Attributes:
-        examples: Lines that somebody may type.
-        elsewhere: Flags that it does not have -> the sentence that says what to give instead.
+        examples: Command lines that the help shows.
+        elsewhere: Flag that it does not have -> the sentence that says what to give instead.
     """
 
     examples: Sequence[str] = ()
     elsewhere: Mapping[str, str] = MappingProxyType({})
 
     def format_help(self) -> str:
-        """Returns the usage in one line where there are examples, the examples, and what there is."""
+        """Returns the help: with examples, the usage in one line and the examples, and then all flags."""
         text = super().format_help()
         if not self.examples:
             return text
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         return _WholeWords(prog=self.prog)
 
     def error(self, message: str) -> NoReturn:
-        """Raises instead of printing the whole usage; of an unknown flag with the one that is most like it."""
+        """Raises an error instead of printing the whole usage; for an unknown flag it names the most similar one."""
         known = [name for name in self._option_string_actions if name[:2] == "--"]
         if found := re.match("unrecognized arguments: (--[^ =]+)", message):
             raise unknown("option", found[1], known, owner=self.elsewhere.get(found[1], ""))

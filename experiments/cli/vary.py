@@ -1,4 +1,4 @@
-"""`--vary NAME=VALUE,VALUE`: names with the values that are tried one after the other."""
+"""`--vary NAME=VALUE,VALUE`: names with the values to try."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ MAX_VALUES = 1000
 
 
 def read_vary(texts: Sequence[str]) -> dict[str, str]:
-    """Returns name -> its values, of several `NAME=VALUE,VALUE`.
+    """Returns name -> its values, from several `NAME=VALUE,VALUE`.
 
     Raises:
-        ConfigError: One is spelled otherwise, or a name is given twice.
+        ConfigError: One is spelled differently, or a name is given twice.
     """
     axes: dict[str, str] = {}
     for text in texts:

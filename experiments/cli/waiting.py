@@ -1,17 +1,17 @@
-"""A line on a terminal, while a command that is silent otherwise works."""
+"""A line on a terminal that shows the progress of a command that is otherwise silent."""
 
 import sys
 import time
 
 _EVERY_SECONDS = 0.2
-"""How often the line changes at most."""
+"""The shortest time between two changes of the line."""
 
 
 class Waiting:
-    """A line on a terminal that says how far something is; files and pipes get nothing.
+    """A line on a terminal that shows how far something is; files and pipes get nothing.
 
     Args:
-        what: What is being done, without an end.
+        what: What is being done, as the beginning of a sentence.
     """
 
     def __init__(self, what: str) -> None:
@@ -25,7 +25,7 @@ class Waiting:
         """Changes the end of the line, unless it was changed a moment ago.
 
         Args:
-            how_far: In words, such as "300 of 900 meshes".
+            how_far: The progress in words, such as "300 of 900 meshes".
         """
         if (now := time.monotonic()) >= self._next and sys.stderr.isatty():
             self._next = now + _EVERY_SECONDS

@@ -1,1 +1,1 @@
-"""A comparison: what is asked, in which order it runs, what is kept, and what it concludes."""
+"""A comparison: its request, the order of its runs, what it keeps, and what it concludes."""

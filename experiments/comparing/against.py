@@ -1,4 +1,4 @@
-"""Holds today's rows against those of an earlier comparison: the losses of every step, the bytes, and the speed."""
+"""Compares today's rows with those of an earlier comparison: the losses of every step, the bytes, and the speed."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +20,7 @@ from samestep.experiments.printing.formats import Case
 DECIDES_NUMBERS = ("dtype", "optimizer", "batch", "data", "order", "parameters", "workload", "techniques")
 """The confounds that change the losses: two runs that differ in one of them are not the same request."""
 LOOKED_FOR = ("versions",)
-"""What one holds a comparison against an earlier one for: it may differ, and the table says how."""
+"""The confounds that comparing with an earlier comparison is for: they may differ, and the table says how."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Earlier:
 
     Attributes:
         directory: Where it is.
-        rows: Those that have a result, by their cells.
+        rows: The rows with a result, by their cells.
     """
 
     directory: Path
@@ -38,7 +38,7 @@ class Earlier:
 
 @dataclasses.dataclass(frozen=True)
 class RowDifference:
-    """A row of today, held against its earlier self.
+    """A row of today, compared with its earlier self.
 
     Attributes:
         cell: The cell of today's row.
@@ -46,12 +46,12 @@ class RowDifference:
         losses: How the losses compare, in the round where they are furthest apart; None if they cannot.
         bytes: What changed of the footprints, the exchanges and the bytes on the wire: a clause each.
         confounds: What keeps the speeds from being compared.
-        allowed: What would, had the user not allowed it.
+        allowed: What would keep them from being compared if the user had not allowed it.
         differs: The versions that differ.
-        bits: Why the bits of its steps could not be judged; "" if they could be, None if nobody asked for that.
-        differing: What of its steps is not bit for bit what it was, if that was asked for and judged.
-        rates: Examples per second today and then, the median over the rounds; None where nothing was timed.
-        speed: Today's speed as a multiple of the earlier one; None where confounds forbid it, or nothing was timed.
+        bits: Why the bits of its steps could not be judged; "" if they could be, None if that was not requested.
+        differing: What differs in the bits of its steps, if that was requested and judged.
+        rates: Examples per second today and then, the median over the rounds; None if nothing was timed.
+        speed: Today's speed as a multiple of the earlier one; None if confounds prevent it, or nothing was timed.
     """
 
     cell: str
@@ -68,23 +68,23 @@ class RowDifference:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the step is another one than it was."""
+        """Whether the step has changed."""
         return bool(self.bytes or self.differing) or (self.losses is not None and self.losses.verdict == CHANGED)
 
     @property
     def is_judged(self) -> bool:
-        """Whether everything that was asked for could be judged."""
+        """Whether everything that was requested could be judged."""
         return self.losses is not None and not self.bits
 
     @property
     def where(self) -> str:
-        """The row, with the first step that is another one if a loss shows it."""
+        """The row, with the first step that has changed if a loss shows it."""
         step = self.losses.step if self.losses and (self.differing or self.losses.verdict == CHANGED) else None
         return self.cell if step is None else f"{self.cell} (step {step})"
 
     @property
     def what_changed(self) -> str:
-        """What is not as it was, in a sentence; "" if nothing."""
+        """What has changed, in a sentence; "" if nothing."""
         said = []
         if self.losses and self.losses.verdict == CHANGED:
             now, then = spell_apart(self.losses.now or 0.0, self.losses.then or 0.0)
@@ -98,7 +98,7 @@ class RowDifference:
 
     @property
     def why_not(self) -> str:
-        """Why it could not be judged; "" if it could."""
+        """Returns why it could not be judged; "" if it could."""
         return self.reason or (f"bits cannot be expected to be equal: {self.bits}" if self.bits else "")
 
     def case(self) -> Case:
@@ -111,11 +111,11 @@ class RowDifference:
 
 @dataclasses.dataclass(frozen=True)
 class Against:
-    """A comparison, held against an earlier one.
+    """A comparison, compared with an earlier one.
 
     Attributes:
-        directory: Where the earlier one is.
-        rows: Those that both have.
+        directory: The directory of the earlier one.
+        rows: The rows that both have.
         only_now: The cells that the earlier one lacks.
         only_then: Its cells that are missing today.
     """
@@ -127,15 +127,15 @@ class Against:
 
     @property
     def changed(self) -> str:
-        """Which rows did not take the step that they had taken, in a sentence; "" if all did."""
+        """Returns which rows did not take the step that they had taken, in a sentence; "" if all did."""
         rows = [row.where for row in self.rows if row.is_changed]
         return f"{', '.join(rows)} did not take the step that {self.directory} has." if rows else ""
 
     def lack(self, required: Sequence[str] = ()) -> str:
-        """Says why nothing, or not all that had to be, could be held against the earlier comparison; "" if it could.
+        """Returns why required rows, or all rows, could not be compared with the earlier comparison; "" if they could.
 
         Args:
-            required: The cells that must be held against it; beside them, all whose bits have to be equal.
+            required: The cells that must be compared, in addition to all whose bits have to be equal.
         """
         held = {row.cell for row in self.rows if row.is_judged}
         missing = [cell for cell in required if cell not in held]
@@ -152,11 +152,11 @@ class Against:
 
 
 def hold(rows: Mapping[str, Rounds], earlier: Earlier, allowed: Collection[str], bit_equal: bool = False) -> Against:
-    """Holds today's rows against earlier ones.
+    """Compares today's rows with earlier ones.
 
     Args:
         rows: Today's rows that have a result, by their cells.
-        earlier: What to hold them against.
+        earlier: The earlier comparison.
         allowed: The confounds that the user allowed.
         bit_equal: Whether the steps have to be the same in every bit.
     """

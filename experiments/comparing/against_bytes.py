@@ -1,4 +1,4 @@
-"""What the devices of a row hold and send, held against what they held and sent earlier."""
+"""Compares what the devices of a row hold and send with what they held and sent earlier."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ SENT_TOLERANCE = 0.01
 
 
 def changed_bytes(now: RunResult, then: RunResult) -> list[str]:
-    """Finds what two runs of one request do not have in common, a clause each.
+    """Finds in what the bytes of two runs of one request differ, as clauses.
 
     Args:
-        now: Today's.
-        then: The earlier one.
+        now: Today's run.
+        then: The earlier run.
     """
     changed = [_of_class(each, now.processes, then.processes) for each in memory.STORED]
     mine, theirs = ({each.name: each for each in run.exchanges} for run in (now, then))

@@ -1,4 +1,4 @@
-"""Reads the rows of an earlier comparison, whatever wrote its directory."""
+"""Reads the rows of an earlier comparison, from any kind of directory."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from samestep.experiments.comparing.speeds import Rounds
 from samestep.experiments.printing.text import sharing
 
 _DEEPEST = 2
-"""A comparison of one round has run directories below it, one of several rounds has a folder for each cell between."""
+"""The depth of run directories: directly in a comparison of one round, or in a folder for each cell with several rounds."""
 
 
 def load_earlier(directory: Path) -> Earlier:

@@ -1,4 +1,4 @@
-"""Whether a row is bit for bit what it was, and where that can be expected: of the same versions on the same kind of machine."""
+"""Whether a row has the same bits as before, which can be expected with the same versions on the same kind of machine."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,15 +6,15 @@ from samestep.common.judging.repetition import EQUAL, compare_losses
 from samestep.common.runtime.records import RunResult
 
 _OURS = ("samestep",)
-"""A change of ours is what the gate is for; one of a package that computes excuses other bits."""
+"""The packages whose change excuses other bits, since they compute; the gate is meant to find changes of samestep itself."""
 
 
 def why_other_bits(now: Sequence[RunResult], then: Sequence[RunResult]) -> str:
-    """Says why the bits of a row may be other ones although its step is the same; "" if they have to be equal.
+    """Returns why the bits of a row may differ although its step is the same; "" if they have to be equal.
 
     Args:
         now: Today's rounds.
-        then: The earlier ones.
+        then: The earlier rounds.
     """
     mine, theirs = _facts(now[0]), _facts(then[0])
     differing = [_spell(name, mine.get(name), theirs.get(name)) for name in {**mine, **theirs}]
@@ -25,10 +25,10 @@ def why_other_bits(now: Sequence[RunResult], then: Sequence[RunResult]) -> str:
 
 
 def differing_bits(now: Sequence[RunResult], then: Sequence[RunResult]) -> str:
-    """Says what of a row's steps is not bit for bit what it was, as a clause: the first loss, or the final state; "" if nothing.
+    """Returns what differs in the bits of a row's steps, as a clause: the first loss, or the final state; "" if nothing.
 
     Args:
-        now: Rounds, every one of which is held against every earlier one.
+        now: Today's rounds, each of which is compared with every earlier one.
         then: The earlier rounds.
     """
     return next((said for one in now for two in then for said in _apart(one, two)), "")

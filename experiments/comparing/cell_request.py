@@ -1,4 +1,4 @@
-"""The request that a cell of a comparison stands for, and whether a result is one of it."""
+"""The request that a cell of a comparison stands for, and whether a result belongs to it."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,13 @@ from samestep.experiments.comparing import comparison_file
 from samestep.experiments.comparing.plan import Plan
 
 _ELSEWHERE = ("out", "described")
-"""Of a request: where its files are, which may have been moved."""
+"""The fields of a request that say where its files are, which may have been moved."""
 _FILLED_IN = ("devices", "mesh", "steps", "batch_size", "optimizer", "learning_rate", "decay_steps")
-"""What is taken from the workload, or from another field, where it was not asked for."""
+"""The fields that are taken from the workload, or from another field, if they were not given."""
 
 
 def request_of(cell: Cell, base: RunConfig, plan: Plan) -> RunConfig:
-    """Makes the request of a cell: strategies of one device have one, and those that nobody named have a dtype that they can.
+    """Makes the request of a cell: strategies of one device get one, and those that were not named get a dtype that they support.
 
     Args:
         cell: The cell of the comparison.
@@ -45,20 +45,20 @@ def request_of(cell: Cell, base: RunConfig, plan: Plan) -> RunConfig:
 
 
 def refuse_other(run: Path, result: RunResult, wanted: RunConfig) -> None:
-    """Refuses a result that a cell could not have left: somebody changed `compare.toml`, or moved directories.
+    """Refuses a result that is not the cell's, because `compare.toml` was changed or directories were moved.
 
     Args:
         run: The directory of the result.
-        result: What it holds.
+        result: The result that it holds.
         wanted: The request of the cell, its defaults filled in or not.
 
     Raises:
-        ConfigError: It is of another request; the message says in what.
+        ConfigError: It is of another request; the message says in what it differs.
     """
     for name, there, asked in _differences(result.config, wanted):
         raise ConfigError(
             f"{run} holds another run than {comparison_file.NAME} asks for: {spell_flag(name)} is {there} there, and "
-            f"{asked} here: {result.command}; move it away, and --resume measures it anew."
+            f"{asked} here: {result.command}; move it away, and --resume measures it again."
         )
 
 

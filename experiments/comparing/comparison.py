@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """The rows of a comparison, in the order of its cells, and what was asked of them.
+    """The rows of a comparison, in the order of its cells, with its request.
 
     Attributes:
         rows: One for each cell, the oracle's first.
         named: The rows that must be possible and available, since the user named them.
         required: The rows that must be judged.
-        parity: Whether parity was asked for, so that something must be judged.
+        parity: Whether parity was requested, so something must be judged.
         interrupt: What ended it before its last row: Ctrl-C, or another signal, which it names.
-        repeats: The rounds that were asked for.
+        repeats: The number of rounds that were requested.
         reference: The row that the others are compared with; None if no row can be it.
-        directory: Where its runs are.
+        directory: The directory of its runs.
         allowed: The confounds in spite of which rows are ranked.
         against: What holding it against an earlier comparison found, if that was asked for.
     """
@@ -68,7 +68,7 @@ class Comparison:
 
     @functools.cached_property
     def scaling(self) -> "tuple[Scaling, ...]":
-        """How the rows scale that have several numbers of devices."""
+        """The scaling of the rows with several numbers of devices."""
         measured = [row for row in self.rows if row.results]
         if len({row.configuration.without(("devices", "batch_size")) for row in measured}) == len(measured):
             return ()
@@ -82,12 +82,12 @@ class Comparison:
         return {row.cell: row.results for row in self.rows if row.results}
 
     def conclude(self, allowed: frozenset[str], earlier: "Earlier | None" = None, bit_equal: bool = False) -> Self:
-        """Ranks its rows, and holds them against an earlier comparison.
+        """Ranks its rows, and compares them with an earlier comparison.
 
         Args:
             allowed: The confounds in spite of which rows are ranked.
-            earlier: What to hold it against, if anything.
-            bit_equal: Whether its steps have to be that one's in every bit.
+            earlier: The earlier comparison, if any.
+            bit_equal: Whether its steps have to have the same bits as in the earlier one.
         """
         if earlier is None:
             return dataclasses.replace(self, allowed=allowed, against=None)
@@ -102,7 +102,7 @@ class Comparison:
 
     @property
     def missing(self) -> str:
-        """How many runs are still to be done, and how; "" if none is, as where single runs were put together."""
+        """Says how many runs are missing, and how to continue; "" if none is, or if single runs were put together."""
         return say_missing(self)
 
     @property
@@ -121,7 +121,7 @@ class Comparison:
         """Makes the comparison a gate.
 
         Args:
-            *cells: Rows that must have been judged, beside those that were required when it was started.
+            *cells: Rows that must have been judged, in addition to those that were required when it was started.
 
         Raises:
             ConfigError: The comparison has no such row.
@@ -137,10 +137,10 @@ class Comparison:
             raise failure
 
     def table(self, wide: bool = False) -> str:
-        """Returns the table: one line a row, those without a result last.
+        """Returns the table: one line for each row, with those without a result last.
 
         Args:
-            wide: Whether it shows every column, however wide the screen is.
+            wide: Whether it shows every column, even if the screen is narrower.
         """
         failures = [(row.cell, row.status) for row in self.rows if row.result is None]
         return tables.comparison(self.results, failures, None, wide, [*self.rounds], self.speeds)
@@ -169,7 +169,7 @@ class Comparison:
         return plot(self, figure)
 
     def document(self, command: str, wide: bool = False) -> Document:
-        """Returns the comparison as any format can be made of it.
+        """Returns the comparison as a document for any format.
 
         Args:
             command: The line that repeats it.
@@ -207,7 +207,7 @@ class Comparison:
         )
 
     def report(self, command: str, wide: bool = False) -> str:
-        """Everything that a comparison prints.
+        """Returns everything that a comparison prints.
 
         Args:
             command: The line that repeats it; "" leaves it out.

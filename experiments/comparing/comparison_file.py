@@ -22,10 +22,10 @@ _HEADING = "# A comparison of samestep: `samestep compare --help` explains each 
 
 
 def read_file(path: Path) -> Given:
-    """Reads what a file asks for.
+    """Reads the request in a file.
 
     Raises:
-        ConfigError: There is none, it is not TOML, or it asks for what no comparison has.
+        ConfigError: There is no file, it is not TOML, or it has keys that no comparison has.
     """
     try:
         values = read_toml(path)
@@ -44,7 +44,7 @@ def read_file(path: Path) -> Given:
 
 
 def write_file(path: Path, asked: ComparisonConfig) -> None:
-    """Writes a file that asks for a comparison, without what is at its default; whole or not at all.
+    """Writes the file of a comparison, without defaults, completely or not at all.
 
     Args:
         path: The file.
@@ -66,7 +66,7 @@ def write_file(path: Path, asked: ComparisonConfig) -> None:
 
 
 def settings(asked: ComparisonConfig) -> dict[str, object]:
-    """Everything that was asked, by the names of the flags."""
+    """Returns everything that was given, by the names of the flags."""
     parts = [
         ((*flags(ComparisonConfig), "vary"), asked),
         (SHARED, asked.base),

@@ -1,4 +1,4 @@
-"""What a comparison was asked to be, by flags, by `compare.toml` or in Python: one shape for all three."""
+"""The request of a comparison, by flags, by `compare.toml` or in Python, in the same form for all three."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,19 @@ SHARED = [
 ]
 """The fields of a request that all rows of a comparison share."""
 MAX_REPEATS = 10_000
-"""A day has 86,400 seconds, and the shortest run takes some tenths of one."""
+"""The most rounds: a day has 86,400 seconds, and the shortest run takes some tenths of one."""
 MAX_ROWS = MAX_VALUES
-"""Of a comparison, and of the values that vary: each is a run, and is checked before the first of them starts."""
+"""The most cells of a comparison, and the most values that vary: each is a run, and is checked before the first one starts."""
 Given = Mapping[str, object]
-"""What was given, by the name of its flag: text, or lists and numbers from a file or from Python."""
+"""Name of a flag -> what was given: text, or lists and numbers from a file or from Python."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ComparisonConfig:
-    """One comparison, as asked for. It is kept in the directory of the comparison, as `compare.toml`.
+    """The request of a comparison. It is kept in the directory of the comparison, as `compare.toml`.
 
     Attributes:
-        vary: Name -> its values: each row is run with each value of what it has.
+        vary: Name -> its values: each row that has the name is run with each value.
         base: What all rows share.
     """
 
@@ -66,8 +66,8 @@ def merge(first: Given, second: Given) -> Given:
     """Joins what was given in two places.
 
     Args:
-        first: As in a file.
-        second: As on the command line; where both set a name, this one counts.
+        first: What a file gives.
+        second: What the command line gives, which counts if both set a name.
     """
     one, other = _spelled(first), _spelled(second)
     return {**one, **other, "vary": {**_axes(one), **_axes(other)}}
@@ -77,7 +77,7 @@ def describe(given: Given) -> ComparisonConfig:
     """Reads what was given for a comparison.
 
     Args:
-        given: By the names of the flags; `vary` maps names to values.
+        given: The values by the names of the flags; `vary` maps names to values.
 
     Raises:
         ConfigError: A value is wrong, or two contradict each other.
@@ -107,17 +107,17 @@ def describe(given: Given) -> ComparisonConfig:
 
 
 def check_bit_equal(bit_equal: bool, against: object) -> None:
-    """Refuses to make a gate of the bits of nothing.
+    """Refuses to require equal bits without an earlier comparison.
 
     Args:
         bit_equal: Whether bits have to be equal.
-        against: To what; None if that was not given.
+        against: The earlier comparison; None if it was not given.
 
     Raises:
-        ConfigError: It was not.
+        ConfigError: It was not given.
     """
     if bit_equal and against is None:
-        raise ConfigError("--bit-equal holds a comparison against an earlier one; name it with --against DIRECTORY.")
+        raise ConfigError("--bit-equal compares with an earlier comparison; name it with --against DIRECTORY.")
 
 
 def _spelled(given: Given) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The confound linter, on the rows of a comparison: which of them may not be ranked, why, and what was allowed."""
+"""The confound linter on the rows of a comparison: which rows may not be ranked, why, and what was allowed."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -10,11 +10,11 @@ from samestep.experiments.printing.columns import cell
 from samestep.experiments.printing.text import count, fill
 
 LEAST_RANKED = 2
-"""Rounds. With one, a table ranks nothing."""
+"""The fewest rounds with which a table ranks rows."""
 _DIGITS = 8
 """Of a digest, in messages."""
 _MACHINE = {"host": "host", "system": "system", "cpu": "CPU", "memory_bytes": "memory", "cores": "cores"}
-"""What a result has of its machine -> how messages call it."""
+"""Field of a result's machine -> its name in messages."""
 
 
 def confounds(
@@ -25,8 +25,8 @@ def confounds(
     Args:
         row: A row.
         other: The row to rank it against.
-        labels: How messages call them; as cells, unless given.
-        is_same_strategy: Whether both are runs of one strategy: then what distorts both alike does not count.
+        labels: Their names in messages; by default their cells.
+        is_same_strategy: Whether both are runs of one strategy; what distorts both alike then does not count.
     """
     pairs = [
         (circumstances(one, labels[0]), circumstances(two, labels[1])) for one, two in zip(row, other, strict=False)
@@ -38,13 +38,13 @@ def find_stops(allowed: Collection[str]) -> Confounds:
     """Makes the function that names the confounds of two rows that stop a ranking.
 
     Args:
-        allowed: Those that the user allowed.
+        allowed: The confounds that the user allowed.
     """
     return lambda row, other: [each.name for each in split_allowed(confounds(row, other), allowed)[0]]
 
 
 def explain_confounds(rows: Mapping[str, Rounds], reference: str | None, allowed: Collection[str]) -> str:
-    """Returns which rows are not ranked against the reference, and why; which are in spite of what was found. "" if all is well.
+    """Returns which rows are not ranked against the reference, and why, and which are ranked despite confounds; "" if none.
 
     Args:
         rows: The rows by cell.
@@ -61,7 +61,7 @@ def explain_confounds(rows: Mapping[str, Rounds], reference: str | None, allowed
     stops = _list({cell: split_allowed(every, allowed)[0] for cell, every in found.items()})
     passes = _list({cell: split_allowed(every, allowed)[1] for cell, every in found.items()})
     stops = [f"Not ranked against {reference}, unless --allow NAME says so:", *stops] if stops else []
-    passes = [f"Ranked against {reference} in spite of it, as --allow says:", *passes] if passes else []
+    passes = [f"Ranked against {reference} in spite of this, because of --allow:", *passes] if passes else []
     return "\n".join(fill(line, indent="  ") for line in [*stops, *passes])
 
 
@@ -78,11 +78,11 @@ def _list(found: Mapping[str, Sequence[Confound]]) -> list[str]:
 
 
 def circumstances(result: RunResult, label: str = "") -> Circumstances:
-    """Everything beside its strategy that may have made a run as fast as it was.
+    """Returns everything besides its strategy that may have affected the speed of a run.
 
     Args:
         result: The result of the run.
-        label: How messages call it; its cell, unless given.
+        label: Its name in messages; by default its cell.
     """
     threads = f" of {result.config.threads} threads" if result.config.threads > 1 else ""
     shared = f"{result.config.devices} devices{threads} on {count(result.cores, 'core')}"

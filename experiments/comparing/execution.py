@@ -1,4 +1,4 @@
-"""Starts a comparison, or goes on with one: all its cells are checked before any is run."""
+"""Starts a comparison, or continues one: all its cells are checked before any is run."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from samestep.common.runtime.parent.elsewhere import Elsewhere
 
 Checked = Mapping[Cell, Ready | SamestepError]
-"""By cell: what to run, or why it cannot be run."""
+"""Cell -> what to run, or why it cannot be run."""
 
 
 def compare(
@@ -40,7 +40,7 @@ def compare(
 
     Args:
         asked: The comparison.
-        out: Its directory; a new one below `runs/`, unless given.
+        out: Its directory; by default a new one below `runs/`.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
         elsewhere: What starts each row as a job; this machine, unless given.
 
@@ -66,11 +66,11 @@ def compare(
 
 
 def ask(file: Path | None, given: Given, quiet: bool = False) -> ComparisonConfig:
-    """Makes a comparison of what a file asks for and of what is given beside.
+    """Makes a comparison from a file and from other settings.
 
     Args:
-        file: As `compare.toml`, if there is one.
-        given: What counts more.
+        file: The request in `compare.toml`, if there is one.
+        given: The other settings, which take precedence.
         quiet: Whether to print nothing; otherwise the code that the file names goes to stderr.
 
     Raises:
@@ -89,16 +89,16 @@ def _tell_code(file: Path, stored: Given, given: Given, quiet: bool) -> None:
 
 
 def resume(directory: Path, given: Given, quiet: bool = False, elsewhere: "Elsewhere | None" = None) -> Comparison:
-    """Goes on with a comparison: what has a result is not run again, everything else is.
+    """Continues a comparison: rows with a result are not run again, all others are.
 
     Args:
         directory: The directory of the comparison.
-        given: What it has to be as well.
+        given: Settings that it must have.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
         elsewhere: What starts each row as a job; this machine, unless given.
 
     Raises:
-        SamestepError: It is not a comparison, or another one; nothing was started.
+        SamestepError: It is not a comparison, or a different one; nothing was started.
     """
     stored = read_asked(directory)
     _tell_code(directory / comparison_file.NAME, stored, {}, quiet)
@@ -206,7 +206,7 @@ def _refuse_another(directory: Path, stored: ComparisonConfig, asked: Comparison
         if was != wanted:
             raise ConfigError(
                 f"--resume {directory} is another comparison: {spell_flag(name)} is {_spell(was)} there, and {_spell(wanted)} "
-                f"here; leave out {spell_flag(name)} to go on with it, or start another one with --out."
+                f"here; leave out {spell_flag(name)} to continue it, or start another one with --out."
             )
 
 

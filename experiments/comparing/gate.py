@@ -1,4 +1,4 @@
-"""What a comparison ends with: the first that applies of what is wrong with its rows, in a sentence."""
+"""How a comparison ends as a gate: the first problem of its rows that applies, in a sentence."""
 
 import shlex
 from typing import TYPE_CHECKING
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def find_failure(found: "Comparison") -> SamestepError | None:
-    """Finds what a comparison ends with: missed parity, then failed rows, then what was not there or not judged.
+    """Finds the error that a comparison ends with: missed parity, then failed rows, then rows that were missing or not judged.
 
     Returns:
-        The error, whose message is the sentence that the terminal and the page have; None if it is green.
+        The error, whose message is the sentence in the terminal and on the page; None if everything passed.
     """
     if missed := [(row.cell, row.attribution) for row in found.rows if row.status == MISSED]:
         from samestep.common.judging.conclusion import conclude_missed  # here: most comparisons pass
@@ -34,7 +34,7 @@ def find_failure(found: "Comparison") -> SamestepError | None:
 
 
 def headline(found: "Comparison") -> str:
-    """Says what one that is not green comes to: its error, with the exit code if no row is at fault; "" if it is green."""
+    """Returns how a comparison failed: its error, with the exit code if no row is at fault; "" if it passed."""
     if not (reason := found.exit_reason):
         return ""
     blames_rows = not found.interrupt and isinstance(found.failure, ParityFailed | WorkerFailed)
@@ -43,14 +43,14 @@ def headline(found: "Comparison") -> str:
 
 
 def say_missing(found: "Comparison") -> str:
-    """Returns how many runs are still to be done, and how; "" if none is, as where single runs were put together."""
+    """Returns how many runs are missing, and how to continue; "" if none is, or if single runs were put together."""
     if found.directory is None:
         return ""
     open_rows = [row for row in found.rows if row.results or row.status == NOT_RUN if row.status != MISSED]
     wanted = sum(1 if row.configuration.is_oracle else found.repeats for row in open_rows)
     missing = wanted - sum(len(row.results) for row in open_rows)
     command = shlex.join(["samestep", "compare", "--resume", str(found.directory)])
-    return f"{missing} of {wanted} runs are missing; go on with: {command}" if missing else ""
+    return f"{missing} of {wanted} runs are missing; continue with: {command}" if missing else ""
 
 
 def _say_failed(rows: list[Row]) -> str:

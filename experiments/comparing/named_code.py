@@ -1,4 +1,4 @@
-"""Code that the file of a comparison names: said before it runs, and refused if it changed since the file was written."""
+"""Code that the file of a comparison names: announced before it runs, and refused if it changed since the file was written."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,10 +15,10 @@ _NAMING = ("model", "data")
 
 
 def find_digests(given: Given) -> dict[str, str]:
-    """Finds the files of code that settings name, with their digests; one that cannot be read is left out.
+    """Finds the files of code that settings name, with their digests; files that cannot be read are left out.
 
     Args:
-        given: What is asked for.
+        given: The settings.
     """
     digests = {}
     for file in _files(given):
@@ -30,22 +30,22 @@ def find_digests(given: Given) -> dict[str, str]:
 
 
 def check_code(path: Path, stored: Given, beside: Given) -> list[str]:
-    """Refuses code that is not what a file of a comparison was written with.
+    """Refuses code that has changed since the file of a comparison was written.
 
     Args:
         path: The file.
-        stored: What it asks for.
-        beside: What the user asks for beside; a file of code that they name themselves is not that of the comparison's.
+        stored: Its settings.
+        beside: The user's other settings; code that they name themselves replaces that of the file.
 
     Returns:
         A line for each file that is about to be run.
 
     Raises:
-        ConfigError: One changed.
+        ConfigError: A file has changed.
     """
     recorded = stored.get(DIGESTS, {})
     if not isinstance(recorded, Mapping):
-        raise ConfigError(f"{path}: {DIGESTS} is not a table of files; leave it out, or write the file anew.")
+        raise ConfigError(f"{path}: {DIGESTS} is not a table of files; leave it out, or write the file again.")
     named = _files({name: value for name, value in stored.items() if beside.get(name) is None})
     now = find_digests(stored)
     for file in named:

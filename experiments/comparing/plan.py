@@ -1,4 +1,4 @@
-"""Which cells a comparison has: those that were named, each with every value of what varies."""
+"""The cells of a comparison: those that were named, each with every value of what varies."""
 
 import dataclasses
 import itertools
@@ -19,11 +19,11 @@ class Plan:
     """The cells of a comparison.
 
     Attributes:
-        cells: In the order of a round, the oracle's first.
-        named: Those that the user named: the comparison is not green without them.
-        required: Those that must be judged.
-        reference: The one that the others are compared with, if the user named it.
-        repeats: The rounds.
+        cells: The cells in the order of a round, the oracle's first.
+        named: The cells that the user named, without which the comparison fails.
+        required: The cells that must be judged.
+        reference: The cell that the others are compared with, if the user named it.
+        repeats: The number of rounds.
     """
 
     cells: tuple[Cell, ...]
@@ -41,7 +41,7 @@ def make_plan(asked: ComparisonConfig) -> Plan:
     """Lists the cells of a comparison.
 
     Raises:
-        ConfigError: A cell is named twice, the reference is none of them, or no cell has what varies.
+        ConfigError: A cell is named twice, the reference is not among them, or nothing that varies applies to any cell.
     """
     given = {"--strategies": asked.strategies, "--require": asked.require}
     strategies, required = ([] if text is None else parse_cells(flag, text) for flag, text in given.items())
@@ -78,7 +78,7 @@ def _check_count(rows: int) -> None:
 
 
 def expand(cell: Cell, vary: Mapping[str, tuple[str, ...]], base: RunConfig) -> list[Cell]:
-    """Returns the cell with each value of what varies and the cell has; the cell alone if it has nothing of that.
+    """Returns the cell with each value of what varies and applies to it; the cell alone if nothing does.
 
     What a cell sets itself does not vary.
 

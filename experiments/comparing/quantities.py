@@ -28,7 +28,7 @@ def _percentiles(row: MeasuredRow) -> str:
 
 
 def same_step(result: RunResult) -> str:
-    """Returns whether a run took the same step, in a word; and how many steps were judged, if not all."""
+    """Returns whether a run took the same step, in a word, with the number of steps that were judged, if not all."""
     if result.parity.passed is None:
         from samestep.experiments.comparing.row import status_of  # here: most runs are judged
 

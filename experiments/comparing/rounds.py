@@ -1,4 +1,4 @@
-"""Measures the rows of a comparison: in rounds, one run after the other, each by fresh processes of a warm server."""
+"""Measures the rows of a comparison in rounds: one run after the other, each by fresh processes of a warm fork server."""
 
 import contextlib
 import dataclasses
@@ -32,14 +32,14 @@ def measure(
     launcher: Launcher,
     quiet: bool,
 ) -> KeyboardInterrupt | None:
-    """Runs every cell once a round, as far as that was not done before, and adds what it finds.
+    """Runs every cell once in each round, unless that was done before, and adds the results.
 
     A cell that fails or misses parity runs no further round.
 
     Args:
         plan: The cells and the rounds.
         ready: The cells that can be run.
-        found: What was found of each cell before; it grows with each run.
+        found: The earlier results of each cell; it grows with each run.
         directory: The directory of the comparison.
         launcher: Starts the runs.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.

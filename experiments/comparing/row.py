@@ -1,4 +1,4 @@
-"""A row of a comparison: a cell, and what became of it."""
+"""A row of a comparison: a cell with its status and results."""
 
 import dataclasses
 import functools
@@ -21,17 +21,18 @@ UNAVAILABLE, IMPOSSIBLE, FAILED, NOT_RUN = "unavailable", "not possible", "faile
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One cell of a comparison and what became of it.
+    """One cell of a comparison, with its status and results.
 
     Attributes:
-        configuration: What was run.
+        configuration: The cell that was run.
         status: "same step", "not the same step", "not judged", "reference" (the oracle's own row) or "compiled"; without
             a result "unavailable", "not possible", "failed" or "not run".
-        reason: Why it has no result, was not judged, is not the same step, or is though its curve is off; "" otherwise.
-        results: What its runs left, one a round, in the order of the rounds; none unless all of them trained. The oracle
+        reason: Why it has no result, was not judged, is not the same step, or is the same step although its curve is off; ""
+            otherwise.
+        results: The results of its runs, one for each round, in order; none unless all of them trained. The oracle
             runs once, and a row that missed parity runs no further round.
-        seconds: What its runs took, their judgement included.
-        number: Counts the rows of one configuration, where runs without a result have rows beside those that have one.
+        seconds: How long its runs took, including their judgement.
+        number: The number of the row among those of one configuration, if runs without a result have rows of their own.
     """
 
     configuration: Cell
@@ -57,16 +58,16 @@ class Row:
         """Makes the row of runs that have results.
 
         Args:
-            cell: What was run.
-            *results: What it left, one a round.
-            seconds: What they took together.
+            cell: The cell that was run.
+            *results: Its results, one for each round.
+            seconds: How long they took together.
         """
         result = cls(cell, "", results=results).result
         assert result is not None
         return cls(cell, status_of(result), result.parity.reason, results, seconds)
 
     def case(self) -> "Case":
-        """Returns the row as a test case: missed parity fails it, a failed run is an error, what was not judged is skipped."""
+        """Returns the row as a test case: missed parity is a failure, a failed run an error; an unjudged one is skipped."""
         from samestep.experiments.printing.formats import Case
 
         outcomes: Mapping[str, Outcome] = {SAME: "passed", MISSED: "failure", FAILED: "error"}
@@ -80,12 +81,12 @@ class Row:
 
     @property
     def attribution(self) -> Attribution:
-        """The reason, with what of the user's model a missed parity blames."""
+        """The reason, with what missed parity blames in the user's model."""
         return Attribution(self.reason, self.result.parity.blame if self.status == MISSED and self.result else "")
 
     @property
     def is_judged(self) -> bool:
-        """Whether it was held against the oracle, with whatever outcome."""
+        """Whether it was compared with the oracle, with any outcome."""
         return self.status in (SAME, MISSED)
 
 
@@ -97,19 +98,19 @@ def status_of(result: RunResult) -> str:
 
 
 def explain_rows(rows: Sequence[Row]) -> list[str]:
-    """Says why rows have no result, were not judged or missed: one text for each reason, with all the rows that share it."""
+    """Explains why rows have no result, were not judged or missed parity, with one text for all rows that share a reason."""
     explained = (row for row in rows if row.reason and row.status not in (REFERENCE, COMPILED))
     found = sharing(((row.status, row.attribution), row.cell) for row in explained)
     return [say_status(cells, status, cause) for (status, cause), cells in found.items()]
 
 
 def say_status(cells: Sequence[str], status: str, cause: Attribution) -> str:
-    """Returns what became of some rows, and why.
+    """Returns the status of some rows, and why they have it.
 
     Args:
         cells: The cells of the rows.
         status: The status of all of them.
-        cause: Why, the same for all of them.
+        cause: The common cause.
     """
     if status == MISSED:
         from samestep.common.judging.conclusion import (

@@ -9,12 +9,12 @@ from samestep.experiments.comparing.speeds import Rounds
 def match(now: Mapping[str, Rounds], then: Mapping[str, Rounds]) -> dict[str, str]:
     """Finds the earlier row of each of today's rows.
 
-    It is the one of the same request, spelled as it may be. If there is none, it is the only other row of the same strategy:
-    then what differs is worth being named.
+    It is the one of the same request, in any spelling. If there is none, it is the only other row of the same strategy, so the
+    differences can be named.
 
     Args:
         now: Today's rows, by their cells.
-        then: The earlier ones.
+        then: The earlier rows.
 
     Returns:
         Today's cell -> the earlier one. Rows that only one side has are left out.
@@ -40,7 +40,7 @@ def _strategy_of(result: RunResult) -> tuple[object, ...]:
 
 
 def request_of(result: RunResult) -> tuple[object, ...]:
-    """Returns what was asked for, as far as it decides what a step is, and how many threads take it."""
+    """Returns the part of the request that decides what a step is, and the number of threads."""
     config = result.config
     return (
         *_strategy_of(result),

@@ -15,26 +15,26 @@ from samestep.experiments.comparing.speeds import Rounds, compare_rounds, exampl
 from samestep.experiments.printing.text import marked
 
 EXPECTED = {"strong": ("cores",), "weak": ("cores", "batch", "order")}
-"""What differs by intention between two numbers of devices."""
+"""The confounds that differ by intention between two numbers of devices."""
 DATA_PARALLEL = ("data", "shard")
-"""The axes along which devices split a batch, so that the textbooks' speed-up of data parallelism is about them."""
+"""The axes along which devices split a batch, to which the textbooks' speed-up of data parallelism applies."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ScalingPoint:
-    """What a row measured on one number of devices.
+    """The measurement of a row on one number of devices.
 
     Attributes:
-        devices: How many.
-        batch_size: GLOBAL.
-        cores: That they share.
+        devices: The number of devices.
+        batch_size: The GLOBAL batch size.
+        cores: The number of cores that they share.
         rate: Examples per second, the median over the rounds; None if nothing was timed.
-        speedup: Against the fewest devices, round by round; None for those themselves, and where confounds forbid it.
-        confounds: What forbids it.
-        communication: The share of a step in which gradients are in flight; None where the row does not measure it.
-        exposed: The share in which nothing else goes on meanwhile.
+        speedup: The speed-up over the fewest devices, round by round; None for those themselves, and if confounds prevent it.
+        confounds: What prevents it.
+        communication: The share of a step in which gradients are in flight; None if the strategy does not measure it.
+        exposed: The share in which nothing else happens meanwhile.
         textbook: The speed-up that textbooks give.
-        by_host: What each host sends and receives in a step; nothing where there is one host.
+        by_host: What each host sends and receives in a step; empty if there is one host.
     """
 
     devices: int
@@ -57,7 +57,8 @@ class Scaling:
         cell: The cell of the row, without its devices.
         kind: "strong": the global batch stays the same. "weak": the batch of each device does.
         points: The points by the number of devices, the fewest first.
-        serial_share: The share of a step, by Amdahl's formula, for weak scaling by Gustafson's; None with too few points to fit.
+        serial_share: The serial share of a step, by Amdahl's formula, or for weak scaling by Gustafson's; None with too few
+            points to fit.
         serial_interval: The share's 95 % confidence interval over the rounds; None with a single round.
         emulation: What ran instead of the strategy's own API.
     """
@@ -71,11 +72,11 @@ class Scaling:
 
     @property
     def name(self) -> str:
-        """The cell; what is emulated is marked."""
+        """The cell, with a mark if it is emulated."""
         return marked(self.cell, self.emulation)
 
     def efficiency(self, point: ScalingPoint) -> float | None:
-        """Returns the speed-up per device that was added.
+        """Returns the speed-up divided by the factor of devices.
 
         Args:
             point: The point of this row.
@@ -84,7 +85,7 @@ class Scaling:
 
 
 def find_scaling(rows: Iterable[Row], allowed: Collection[str]) -> tuple[Scaling, ...]:
-    """Finds the rows that differ in nothing but their number of devices, and in their batch if that grows in proportion.
+    """Finds the rows that differ only in their number of devices, and in their batch if it grows in proportion.
 
     Args:
         rows: Those that have results.

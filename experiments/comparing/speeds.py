@@ -1,4 +1,4 @@
-"""How fast the rows of a comparison are over their rounds, and against its reference row; and the sentences on that."""
+"""The speeds of a comparison's rows over their rounds and relative to the reference row, and the sentences about them."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ REFERENCE = "reference"
 Rounds = Sequence[RunResult]
 """The results of one row, one a round."""
 Confounds = Callable[[Rounds, Rounds], Sequence[str]]
-"""Names what two rows differ in beside their strategy, so that their speeds cannot be ranked."""
+"""Returns the confounds because of which the speeds of two rows cannot be ranked."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Speed:
 
     Attributes:
         prediction: The prediction of its examples per second; None if it timed none.
-        step_seconds: The percentiles over the steps of all rounds: "p50", "p95" and "p99"; None with too few steps for it.
+        step_seconds: The percentiles over the steps of all rounds: "p50", "p95" and "p99"; None if there are too few steps.
         is_reference: Whether the others are compared with it.
         against: How it differs from the reference; None for the reference, without one, and for a row that is confounded.
-        confounds: What forbids a verdict.
+        confounds: What prevents a verdict.
     """
 
     prediction: PredictedSpeed | None
@@ -45,7 +45,7 @@ class Speed:
 
     @property
     def verdict(self) -> str:
-        """The row against the reference in a word or two: `1.12x faster`, `not separated`; with few rounds `1.12x`."""
+        """The speed relative to the reference in a word or two: `1.12x faster`, `not separated`; with few rounds `1.12x`."""
         if self.is_reference:
             return REFERENCE
         if self.confounds:
@@ -58,7 +58,7 @@ class Speed:
 
 
 def spell_confounds(names: Sequence[str]) -> str:
-    """Returns what forbids to rank a speed, in the place of a verdict: the first of some confounds, and how many more."""
+    """Returns what prevents a ranking, in place of a verdict: the first of some confounds, and how many more there are."""
     first, *more = names
     return f"({first} +{len(more)})" if more else f"({first})"
 
@@ -89,7 +89,7 @@ class MeasuredRow:
     Attributes:
         result: The result of its first round.
         speed: Its speed over all its rounds.
-        cell: The cell of the row; that of its run, unless given.
+        cell: The cell of the row; by default that of its run.
     """
 
     result: RunResult
@@ -103,18 +103,18 @@ class MeasuredRow:
 
     @property
     def name(self) -> str:
-        """`framework:strategy+option=value`, with a mesh that is not the usual one; what is emulated is marked."""
+        """The cell, `framework:strategy+option=value`, with a mesh other than the default one, and a mark if it is emulated."""
         return marked(self.cell or Cell.of(self.result.config), self.result.emulation)
 
 
 def devices(result: RunResult) -> str:
-    """Returns how many devices a run has, and on how many cores if they have to share them: their speed then says nothing."""
+    """Returns the number of devices of a run, and that of cores if devices share them and their speed is meaningless."""
     number = str(result.config.devices or 1)
     return f"{number} on {count(result.cores, 'core')}" if share_cores(result) else number
 
 
 def share_cores(result: RunResult) -> bool:
-    """Returns whether a run's devices are of a CPU that has fewer cores than they have threads."""
+    """Returns whether a run's devices are on a CPU with fewer cores than they have threads."""
     on_cpu = all("cpu" in row.device.lower() for row in result.processes)
     return on_cpu and not result.compiled and result.cores < (result.config.devices or 1) * result.config.threads
 
@@ -122,15 +122,15 @@ def share_cores(result: RunResult) -> bool:
 def judge_rows(
     rows: Mapping[str, Rounds], reference: str | None, confounds: Confounds = lambda row, other: ()
 ) -> dict[str, Speed]:
-    """Returns the speed of every row, judged against that of the reference row where there are rounds.
+    """Returns the speed of every row, judged against that of the reference row if there are rounds.
 
-    The oracle is never judged: it runs once, and says what a step is, not how fast one can be. Nor is a row that took
+    The oracle is never judged, since it runs once and shows what a step is, not how fast it can be. Nor are rows that took
     another step.
 
     Args:
         rows: The rows by name, each with at least one round.
         reference: The name of the reference row; None compares nothing.
-        confounds: Asked for each row; a row for which it names something gets no verdict.
+        confounds: Returns the confounds of a row; a row with any gets no verdict.
     """
     found = {name: speed_of(rounds) for name, rounds in rows.items()}
     base = rows.get(reference or "", ())
@@ -174,7 +174,7 @@ def speed_figures(speed: Speed | None) -> dict[str, Scalar]:
 
 
 def unseparated(rows: Mapping[str, Speed], reference: str | None) -> str:
-    """Returns what would have separated the rows that are not separated, a line each; "" if there are none.
+    """Returns what would have separated the rows that are not separated, one line for each; "" if there are none.
 
     Args:
         rows: The rows by name.

@@ -1,4 +1,4 @@
-"""The directory of a comparison: `compare.toml`, and for each cell a run directory a round: `torch-ddp+devices=4/2`."""
+"""The directory of a comparison: `compare.toml`, and for each cell and round a run directory: `torch-ddp+devices=4/2`."""
 
 import dataclasses
 import itertools
@@ -22,7 +22,7 @@ from samestep.experiments.comparing.row import FAILED, IMPOSSIBLE, NOT_RUN, UNAV
 
 
 def run_directory(directory: Path, cell: Cell, number: int) -> Path:
-    """Returns where a cell is run.
+    """Returns the run directory of a cell.
 
     Args:
         directory: The directory of the comparison.
@@ -46,12 +46,12 @@ def make_place(run: Path, directory: Path) -> None:
 
 @dataclasses.dataclass
 class Found:
-    """What the runs of a cell left so far.
+    """The results of a cell's runs so far.
 
     Attributes:
         results: The results by the number of the round, from 1.
         error: What ended a round, or kept the cell from being run.
-        seconds: What each run took, its judgement included.
+        seconds: How long each run took, including its judgement.
     """
 
     results: dict[int, RunResult] = dataclasses.field(default_factory=dict)
@@ -60,7 +60,7 @@ class Found:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further round is of any use: one failed, or did not take the same step."""
+        """Whether no further round is useful, because one failed or did not take the same step."""
         return self.error is not None or any(each.parity.passed is False for each in self.results.values())
 
     def row(self, cell: Cell) -> Row:
@@ -90,7 +90,7 @@ def load(directory: Path, damaged: list[tuple[Path, str]] | None = None) -> Comp
 
 
 def read_asked(directory: Path) -> Given:
-    """Reads what a comparison was asked to be from its directory.
+    """Reads the request of a comparison from its directory.
 
     Raises:
         ConfigError: It holds no comparison, or its file is damaged.
@@ -110,7 +110,7 @@ def compose(
     found: Mapping[Cell, Found],
     interrupt: KeyboardInterrupt | None = None,
 ) -> Comparison:
-    """Makes a comparison of what was found.
+    """Makes a comparison from the results.
 
     Args:
         asked: The comparison.
@@ -136,7 +136,7 @@ def compose(
 def find(
     directory: Path, cell: Cell, plan: Plan, asked: ComparisonConfig, damaged: list[tuple[Path, str]] | None = None
 ) -> Found:
-    """Reads what the runs of a cell left.
+    """Reads the results of a cell's runs.
 
     Args:
         directory: The directory of the comparison.
@@ -147,7 +147,7 @@ def find(
             failed.
 
     Raises:
-        ConfigError: There is such a result, and nothing that takes it.
+        ConfigError: There is such a result, and `damaged` was not given.
     """
     found, wanted = Found(), request_of(cell, asked.base, plan)
     for number in range(1, plan.rounds(cell) + 1):

@@ -1,1 +1,1 @@
-"""What `samestep doctor` looks at: the GPUs of a machine, the checks that it runs on them, and what they found."""
+"""What `samestep doctor` uses: the GPUs of a machine, the checks that it runs on them, and their results."""

@@ -1,4 +1,4 @@
-"""What is run on the GPUs: every row that can use them, in every precision that it takes."""
+"""The checks on the GPUs: every strategy that can use them, in every precision that it supports."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,14 +11,14 @@ from samestep.experiments.doctoring.gpus import Gpu
 
 WORKLOAD = "prose-gpt+layers=2+width=128+heads=4+context=64"
 STEPS, BATCH_SIZE, ROUNDS = 20, 32, 2
-"""Two rounds say whether a run repeats bit for bit."""
+"""The number of rounds: two show whether a run repeats bit for bit."""
 TIMEOUT_SECONDS = 15
-"""A row is ended after so long without progress, and after ten times that in its first step; the other rows still run."""
+"""How long a row may make no progress, and ten times that in its first step, before it is ended; the other rows still run."""
 PAIR = 2
 
 
 def settings() -> dict[str, object]:
-    """Returns what all checks share, as `samestep compare` is given it."""
+    """Returns the settings of all checks, as for `samestep compare`."""
     return {
         "workload": WORKLOAD,
         "steps": STEPS,
@@ -33,8 +33,8 @@ def settings() -> dict[str, object]:
 def list_checks(found: Mapping[str, Sequence[Gpu]]) -> list[Cell]:
     """Returns the cells to run.
 
-    On one device a row computes in float32, and in two bytes if it takes that. Two devices with a GPU each compute likewise, over
-    NCCL; two that have to share one prove the numbers alone, in float64 over gloo.
+    On one device a strategy computes in float32, and in two bytes if it supports that. Two devices with a GPU each do the same,
+    over NCCL; two that have to share one GPU prove only the numbers, in float64 over gloo.
 
     Args:
         found: The GPUs that each framework sees.

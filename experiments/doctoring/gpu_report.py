@@ -1,4 +1,4 @@
-"""What the checks found on the GPUs of a machine: a table, and the report that can be attached to an issue."""
+"""The results of the checks on the GPUs of a machine: a table, and a report that can be attached to an issue."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from samestep.experiments.printing.text import paragraphs, size
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What one row did.
+    """The check of one row.
 
     Attributes:
         row: The row of the comparison, which has a result.
@@ -33,7 +33,7 @@ class Check:
 
     @property
     def result(self) -> RunResult:
-        """What its first round left."""
+        """The result of its first round."""
         assert self.row.result is not None
         return self.row.result
 
@@ -44,7 +44,7 @@ class Check:
 
     @property
     def repeats(self) -> bool | None:
-        """Whether its rounds have the same losses in every bit; None where there is one round."""
+        """Whether its rounds have the same losses in every bit; None if there is one round."""
         first, *others = self.row.results
         found = [compare_losses(each.dtype, each.first_step, each.losses, first.losses).verdict for each in others]
         return all(verdict == EQUAL for verdict in found) if found else None
@@ -57,7 +57,7 @@ class Check:
 
     @property
     def predicted_peak_bytes(self) -> int | None:
-        """What prediction says: all classes of memory at their peaks at once. Gradients of activations come on top of it.
+        """The prediction: all classes of memory at their peaks at once. Gradients of activations are not included.
 
         None where the activations of a device are not predicted.
         """
@@ -66,10 +66,7 @@ class Check:
 
     @property
     def advised_seconds(self) -> float | None:
-        """What `samestep advise` says of the step; None where it knows no such GPU, or ranks no such row.
-
-        It is about training in two bytes.
-        """
+        """The step's seconds by `samestep advise`, for two bytes; None if it does not know the GPU or rank the strategy."""
         machine, run = self.gpu.machine, parse(self.result.config)
         candidate = candidate_of(run, max(map(needed_bytes, self.result.predicted.footprints)))
         if machine is None or candidate is None or run.product_bytes == run.item_bytes:

@@ -1,4 +1,4 @@
-"""The GPUs that each framework sees, each asked in a process of its own: a framework is never imported here."""
+"""The GPUs that each framework sees, each asked in a separate process, since no framework is imported here."""
 
 import dataclasses
 
@@ -9,29 +9,29 @@ from samestep.common.runtime.parent.asking import Question, ask
 from samestep.common.seconds.machine import Machine, load_machine, machines
 
 TIMEOUT_SECONDS = 120
-"""An import from a cold disk takes most of it."""
+"""The timeout, most of which is for an import from a cold disk."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
-    """One GPU: what its driver calls it, and its memory in bytes; 0 where the framework does not say."""
+    """One GPU: its name in the driver, and its memory in bytes; 0 if the framework does not say."""
 
     name: str
     memory_bytes: int
 
     @property
     def machine(self) -> Machine | None:
-        """The machine of such GPUs whose rates samestep knows: its name occurs in the GPU's, and its memory is nearest."""
+        """The machine with such GPUs among those that samestep knows: its name occurs in the GPU's, and its memory is nearest."""
         words = self.name.lower().replace("-", " ").split()
         known = [load_machine(name) for name in machines() if name.partition("-")[0] in words]
         return min(known, key=lambda each: abs(each.memory_bytes - self.memory_bytes), default=None)
 
 
 def find_gpus() -> dict[str, tuple[Gpu, ...]]:
-    """Asks every installed framework, side by side; those that are not installed are left out.
+    """Asks every installed framework in parallel; those that are not installed are left out.
 
     Raises:
-        WorkerFailed: A framework cannot even be imported.
+        WorkerFailed: A framework cannot be imported.
     """
     asked = {
         framework: Question(

@@ -1,4 +1,4 @@
-"""The page of `samestep explore`: one file in which every row's steps are, and a script that plays them."""
+"""The page of `samestep explore`: one file with every strategy's steps, and a script that plays them."""
 
 import ast
 import itertools
@@ -21,20 +21,20 @@ from samestep.experiments.page.rendering import assembled, render
 from samestep.experiments.printing.text import explain_emulation, marked
 
 _PARAGRAPH = r"(?=\b(?:Replicated|Split|Sent)\b[:,]|\bUse it\b)"
-"""What a paragraph begins with in the docstring of a strategy."""
+"""The beginnings of paragraphs in the docstring of a strategy."""
 HERE = Path(__file__).parent
 TOTALS = ("state, fullest device", "activations, fullest device", "sent, all processes")
 HATCHES = ((memory.GRADIENTS, 45), (memory.OPTIMIZER_STATE, -45), (memory.ACTIVATIONS, 0))
-"""The angle of the lines by which classes differ beside their colour; parameters have none."""
+"""The angle of the hatching that distinguishes classes in addition to their colour; parameters have none."""
 
 
 def explorer(grid: Grid, start: Mapping[str, int], measured: Mapping[Cell, tuple[str, dict[str, object]]]) -> str:
     """Returns the HTML of the explorer's page.
 
     Args:
-        grid: What it can be set to.
-        start: What it is set to when it opens: the places of both rows, of the devices and of the width.
-        measured: Row -> the point of the grid at which it was run, and its step as measured.
+        grid: The possible settings.
+        start: The initial setting: the places of both strategies, of the number of devices and of the width.
+        measured: Strategy -> the point of the grid at which it was run, and its measured step.
     """
     shared = {
         "devices": grid.devices,

@@ -1,4 +1,4 @@
-"""Every row of both frameworks, predicted for each number of devices and each width that the page can be set to."""
+"""Every strategy of both frameworks, predicted for each number of devices and each width that the page offers."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from samestep.experiments.exploring.steps import played
 
 WIDTH, DEVICES = "width", (1, 2, 4, 8)
 FACTORS = (0.5, 1, 2, 4)
-"""Widths, as multiples of the workload's own."""
+"""The widths, as multiples of the workload's own."""
 BASE = RunConfig(
     workload="synthetic-gpt+layers=6+heads=8+width=128+context=16",
     batch_size=16,
@@ -25,21 +25,21 @@ BASE = RunConfig(
     optimizer=DEFAULT,
     parity=False,
 )
-"""What is predicted and trained unless runs are given: a model that can be cut in eight along any axis but `expert`."""
+"""The default workload: a model that can be cut in eight along any axis but `expert`."""
 EXPERTS = 8
-"""Experts of each block of that model, for rows that cut experts."""
+"""The number of experts of each block of that model, for strategies that cut experts."""
 _ADDED = f"experts={EXPERTS}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """What the page can be set to.
+    """The settings that the page offers.
 
     Attributes:
-        base: What is trained, but for row, devices and width.
+        base: What is trained, apart from strategy, devices and width.
         devices: The numbers of devices.
-        widths: The widths of the model; empty where it has no such size.
-        rows: The rows that can be chosen.
+        widths: The widths of the model; empty if it has no such size.
+        rows: The strategies that can be chosen.
     """
 
     base: RunConfig
@@ -49,12 +49,12 @@ class Grid:
 
 
 def grid_of(base: RunConfig, cells: Sequence[Cell], devices: Sequence[int] = ()) -> Grid:
-    """Returns the devices, widths and rows among which a reader of the page can choose.
+    """Returns the devices, widths and strategies among which a reader of the page can choose.
 
     Args:
-        base: What is trained, but for row and devices.
-        cells: Rows that were asked for; those with settings of their own come on top of the catalogue.
-        devices: Numbers of devices that there have to be.
+        base: What is trained, apart from strategy and devices.
+        cells: The requested cells; those with settings are added to the catalogue.
+        devices: Numbers of devices that have to be included.
     """
     rows = every_cell(None)
     own = [cell for cell in cells if cell not in rows]
@@ -71,10 +71,10 @@ def width_of(base: RunConfig) -> int:
 
 
 def request_of(base: RunConfig, cell: Cell) -> RunConfig:
-    """Returns the request of a row, whose model gets experts if these are what the row is for.
+    """Returns the request of a strategy, whose model gets experts if the strategy cuts them.
 
     Args:
-        base: What is trained, but for the row.
+        base: What is trained, apart from the strategy.
         cell: The row.
 
     Raises:
@@ -89,7 +89,7 @@ def request_of(base: RunConfig, cell: Cell) -> RunConfig:
 
 
 def devices_of(base: RunConfig, cell: Cell) -> int:
-    """Returns the number of devices that a row has of itself.
+    """Returns the number of devices that a cell fixes.
 
     Args:
         base: What is trained.
@@ -107,7 +107,7 @@ def request(grid: Grid, cell: Cell, devices: int, width: int | None) -> RunConfi
     Args:
         grid: The grid.
         cell: The row.
-        devices: The number of devices; a row of one device, or with a mesh, leaves it aside.
+        devices: The number of devices, which a cell of one device, or with a mesh, ignores.
         width: The width, if the model has one.
 
     Raises:
@@ -147,7 +147,7 @@ def predict(grid: Grid, cell: Cell, devices: int, width: int | None) -> Predicti
 
 
 def predicted(grid: Grid, cell: Cell) -> Iterator[tuple[str, dict[str, object] | str]]:
-    """Yields the key of each point of the grid with the step of a row, or with why the row cannot take it.
+    """Yields the key of each point of the grid with the step of a strategy, or with why the strategy cannot take it.
 
     Args:
         grid: The grid.

@@ -1,4 +1,4 @@
-"""The measured steps of the page: of rows that are run for it, or of runs that are there."""
+"""The measured steps of the page, from strategies that are run for it, or from existing runs."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from samestep.experiments.exploring.grid import Grid, key_of, request
 from samestep.experiments.exploring.steps import played
 
 Measured = tuple[str, dict[str, object]]
-"""The point of the grid at which a row was run, and its step."""
+"""The point of the grid at which a strategy was run, and its step."""
 _ALIKE = ("workload", "model", "data", "batch_size", "optimizer", "dtype")
-"""What two runs have in common that are shown side by side."""
+"""The fields in which two runs that are shown side by side must agree."""
 
 
 def run_row(launcher: Launcher, grid: Grid, cell: Cell, devices: int, width: int | None) -> Measured:
@@ -46,11 +46,11 @@ def run_row(launcher: Launcher, grid: Grid, cell: Cell, devices: int, width: int
 
 @dataclasses.dataclass(frozen=True)
 class PlayedRun:
-    """A run that is there.
+    """An existing run.
 
     Attributes:
         path: Its directory.
-        cell: Its row, with the options that are not the usual ones.
+        cell: Its cell, with options that are not the defaults.
         run: What was trained.
         result: What came of it.
     """
@@ -76,10 +76,10 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[PlayedRun], RunConfig]:
         paths: Their directories.
 
     Returns:
-        The runs, and what they trained, but for row and devices.
+        The runs, and what they trained, apart from strategy and devices.
 
     Raises:
-        ConfigError: One cannot be read or has no step, or two trained different things.
+        ConfigError: A run cannot be read or has no step, or two runs trained different things.
     """
     results = [load_result(path) for path in paths]
     for path, result in zip(paths, results, strict=True):

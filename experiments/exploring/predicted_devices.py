@@ -1,4 +1,4 @@
-"""The devices of a predicted step, one by one, in the shape in which a run records them: who holds what, and sends what."""
+"""The devices of a predicted step, one by one, in the form of a run's records: what each holds and sends."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from samestep.common.mesh import Mesh
 from samestep.experiments.advising.prediction import Prediction
 
 MANY = 10_000
-"""More messages than a stage sends in a phase, and more stages than there are."""
+"""A number larger than that of the messages of a stage in a phase, and of stages."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class PredictedDevice(Footprint):
     """A predicted device.
 
     Attributes:
-        role: The name of its process, or what it is to the others, as in "server-0".
+        role: The name of its process, or its role for the others, as in "server-0".
         rank: The rank of its process.
         sends: What it sends in a step, in order.
     """
@@ -28,7 +28,7 @@ class PredictedDevice(Footprint):
 
 
 def predicted_devices(prediction: Prediction) -> list[PredictedDevice]:
-    """Lays a prediction out over the devices.
+    """Distributes a prediction over the devices.
 
     Args:
         prediction: The prediction of a row.

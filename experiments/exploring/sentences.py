@@ -1,4 +1,4 @@
-"""What happens in an exchange, and why: a sentence for each kind, and for each phase in which nothing is sent."""
+"""What happens in an exchange, and why: a sentence for each kind of exchange, and for each phase without one."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,14 +12,14 @@ BEGINNING: Mapping[str, str] = {
     "backward": "The gradients are computed, from the last layer to the first.",
     "update": "The devices that hold optimizer state update its parameters.",
 }
-"""Phase -> what devices do in it, whatever is sent."""
+"""Phase -> what devices compute in it."""
 NOTHING_SENT = "Nothing is sent."
 _SENTENCES: Mapping[str, Mapping[str, Mapping[str, str]]] = read_toml(Path(__file__).with_suffix(".toml"))  # pyrefly: ignore
 """What the axis of an exchange cuts, or "plain" -> phase -> operation -> the sentence."""
 
 
 def sentence(each: DrawnTransfer) -> str:
-    """Returns what an exchange is for, as a sentence.
+    """Returns the purpose of an exchange, as a sentence.
 
     Args:
         each: The exchange.

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from samestep.common.runtime.records import DeviceRow  # it needs NumPy, which a prediction does without
 
 MOST_MOVES = 24
-"""Exchanges of a step that are played one by one; of a step with more, those that are alike are played together."""
+"""The most exchanges of a step that are played one by one; in a step with more, equal ones are played together."""
 _EVEN = 0.02
-"""By how much a part may differ from 1/n of the whole and still be called one of n: shards are padded."""
+"""How far a part may be from 1/n of the whole and still be called one of n, since shards are padded."""
 Link = tuple[int, int]
-"""The places of a device that sends and of one that receives."""
+"""The places of a sending and of a receiving device."""
 
 
 def played(run: Run, rows: "Sequence[PredictedDevice] | Sequence[DeviceRow]", sent_bytes: float) -> dict[str, object]:
-    """Returns a step in values that JSON has.
+    """Returns a step as values for JSON.
 
     Args:
         run: What is trained.

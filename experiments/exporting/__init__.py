@@ -1,1 +1,1 @@
-"""Runs for trackers of experiments."""
+"""Exports runs to experiment trackers, and states to files."""

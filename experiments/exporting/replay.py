@@ -1,4 +1,4 @@
-"""What a run directory tells a tracker of experiments: its settings, its curves, and what came of it."""
+"""What an experiment tracker gets from a run directory: its settings, its curves, and its outcome."""
 
 import dataclasses
 import os
@@ -14,7 +14,7 @@ from samestep.experiments.comparing.quantities import QUANTITIES
 from samestep.experiments.printing.result_columns import figures
 
 _HIDDEN = ("described", "out", "prepare", "timeout_seconds")
-"""Of a request, what says nothing about the run."""
+"""The fields of a request that say nothing about the run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +23,9 @@ class LoggedValue:
 
     Attributes:
         name: The name of the curve.
-        step: As trained, from 0.
+        step: The number of the step, from 0.
         value: The value.
-        time: When, in seconds since the epoch.
+        time: Its time, in seconds since the epoch.
     """
 
     name: str
@@ -36,14 +36,14 @@ class LoggedValue:
 
 @dataclasses.dataclass(frozen=True)
 class Replay:
-    """One run, as a tracker has it.
+    """One run, in the form of a tracker.
 
     Attributes:
-        name: Its place below the directory that was named, and so one of its own.
+        name: Its place below the directory that was named, which is unique.
         directory: Where it is.
-        settings: What was asked for.
+        settings: The request.
         curve: Loss of each step, and seconds and examples of a step by window, in order.
-        outcome: Numbers that a run has once.
+        outcome: Numbers that a run has only once.
         notes: Texts: status, command, versions.
         started: The time of its first point.
     """
@@ -63,7 +63,7 @@ class Replay:
 
 
 def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
-    """Returns the runs with a result in some directories and below them, by a name of their own.
+    """Returns the runs with a result in and below some directories, by unique names.
 
     Args:
         paths: Directories.
@@ -130,7 +130,7 @@ def _curve(result: RunResult, directory: Path) -> list[LoggedValue]:
 
 
 def outcome(result: RunResult) -> dict[str, float]:
-    """Returns what came of a run, by the names that trackers get: its metric, and the quantities that they are given."""
+    """Returns the outcome of a run by the names in trackers: its metric, and the quantities that trackers get."""
     values, found = figures(result), {_text(result.metric_name): result.metric_value}
     found |= {quantity.tracked_as: values[quantity.key] for quantity in QUANTITIES if quantity.tracked_as}
     return {name: float(value) for name, value in found.items() if value is not None}

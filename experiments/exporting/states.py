@@ -1,4 +1,4 @@
-"""A checkpoint, or the state of a finished run, as files that others read."""
+"""Writes a checkpoint, or the state of a finished run, as files that other programs read."""
 
 import importlib
 import os
@@ -20,11 +20,11 @@ def export_state(directory: Path, framework: str, folder: Path) -> Path:
 
     Args:
         directory: A checkpoint, or the directory of a finished run.
-        framework: The one whose checkpoint is written; "" for safetensors, of weights alone.
+        framework: The framework whose checkpoint is written; "" for safetensors, with weights only.
         folder: A new folder.
 
     Raises:
-        ConfigError: There is no state that can be read, or the folder has something in it.
+        ConfigError: There is no readable state, or the folder is not empty.
         Unavailable: The framework that writes the format is not installed.
     """
     refuse_stateless(directory, f"samestep export {directory}")

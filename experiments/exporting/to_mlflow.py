@@ -8,17 +8,17 @@ from samestep.experiments.exporting.replay import Replay
 
 EXPERIMENT = "samestep"
 _DIRECTORY = "samestep.directory"
-"""The tag by which a run is found that was exported before."""
+"""The tag by which a run that was exported before is found."""
 _MOST_AT_ONCE = 1000
-"""Metrics of one call of MLflow's."""
+"""The most metrics of one call of MLflow."""
 
 
 def write(replay: Replay, target: str) -> str:
-    """Writes a run, unless the store has it; returns where it is.
+    """Writes a run, unless the store has it already; returns where it is.
 
     Args:
         replay: The run.
-        target: A folder, or the URI of a database or a server, as MLFLOW_TRACKING_URI has it.
+        target: A folder, or the URI of a database or a server, as in MLFLOW_TRACKING_URI.
 
     Raises:
         ConfigError: There is no such store, or it refuses the run.

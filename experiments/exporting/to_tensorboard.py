@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tensorboard.compat.proto.event_pb2 import Event
 
 FILE = "events.out.tfevents.samestep"
-"""Of a run; TensorBoard looks for the middle of it. A second export takes the place of the first."""
+"""The name of a run's event file; TensorBoard looks for the middle part. A second export replaces the first."""
 
 
 def write(replay: Replay, target: str) -> str:
@@ -19,7 +19,7 @@ def write(replay: Replay, target: str) -> str:
 
     Args:
         replay: The run.
-        target: The folder that TensorBoard is started on.
+        target: The folder with which TensorBoard is started.
 
     Raises:
         Unavailable: TensorBoard is not installed.

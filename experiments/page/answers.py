@@ -11,15 +11,15 @@ from samestep.experiments.printing.columns import is_faster
 from samestep.experiments.printing.text import short
 
 _NAMED = 3
-"""Rows that are equal, before the rest is only counted."""
+"""The most equal rows that are named; the rest is counted."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Superlative:
-    """A row that is ahead of the others in something.
+    """A row that is ahead of the others in one quantity.
 
     Attributes:
-        question: In what, in a word or two.
+        question: The quantity, in a word or two.
         answer: The row or the rows, and the value.
         certainty: How sure that is.
     """
@@ -30,7 +30,7 @@ class Superlative:
 
 
 def answers(found: Comparison) -> list[Superlative]:
-    """Answers what a reader asks first; nothing where there is nothing to choose from.
+    """Answers what a reader asks first; empty if there is nothing to choose from.
 
     Args:
         found: The comparison. The oracle and rows that took another step are left out.
@@ -43,7 +43,7 @@ def answers(found: Comparison) -> list[Superlative]:
 
 
 def measured_rows(found: Comparison) -> dict[str, MeasuredRow]:
-    """Returns the rows that trained, by name; the oracle, which is not a strategy, is not among them."""
+    """Returns the rows that trained, by name, without the oracle, which is not a strategy."""
     speeds = found.speeds
     return {
         row.cell: MeasuredRow(row.result, speeds[row.cell])

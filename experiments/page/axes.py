@@ -1,4 +1,4 @@
-"""Scales: where on an axis a value is, in percent, so that a figure fits any width; and the round values beside it."""
+"""Scales: the position of a value on an axis, in percent so a figure fits any width, and the round values of its ticks."""
 
 import dataclasses
 import functools
@@ -10,7 +10,7 @@ from samestep.experiments.printing.text import UNITS, common_unit, short
 
 _MOST_TICKS = 6
 _MOST_RATIO = 8.0
-"""Between the largest and the smallest value of a linear axis."""
+"""The largest ratio of the values of a linear axis."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class AxisScale:
         high: The value at its end.
         spell: Writes a value.
         is_log: Whether equal distances are equal ratios.
-        at: Where its ticks are; at round values, unless given.
+        at: The values of its ticks; by default round values.
     """
 
     low: float
@@ -37,18 +37,18 @@ class AxisScale:
         return low, 100 / (high - low)
 
     def place(self, value: float) -> float:
-        """Returns where a value is, in percent: to a hundredth, which is a tenth of a pixel in the widest figure."""
+        """Returns the position of a value in percent, to a hundredth, which is a tenth of a pixel in the widest figure."""
         return round(self.places([value])[0], 2)
 
     def places(self, values: Iterable[float]) -> list[float]:
-        """Returns where values are, in percent, not rounded."""
+        """Returns the positions of values in percent, not rounded."""
         start, factor = self._start_and_factor
         if self.is_log:
             return [factor * (math.log(max(value, self.low)) - start) for value in values]
         return [factor * (value - start) for value in values]
 
     def described(self, name: str) -> dict[str, str]:
-        """Attributes that say how values are placed, for whoever reads the figure without its style.
+        """Returns attributes that say how values are placed, for readers of the figure without its style.
 
         Args:
             name: The name of the axis: "x" or "y".
@@ -58,7 +58,7 @@ class AxisScale:
 
     @property
     def ticks(self) -> list[float]:
-        """Values along it."""
+        """Returns the values of its ticks."""
         if self.at:
             return list(self.at)
         if self.is_log:
@@ -92,7 +92,7 @@ def logarithmic(values: Iterable[float], spell: Callable[[float], str]) -> AxisS
     """Returns an axis of whole decades.
 
     Args:
-        values: What it has to show; what is not above zero is left out.
+        values: The values to show; those that are not above zero are left out.
         spell: Writes a value.
     """
     values = [value for value in values if value > 0 and math.isfinite(value)] or [1.0]

@@ -15,17 +15,17 @@ MOST_POINTS = 160
 Place = tuple[float, float]
 """Values along both axes."""
 _HEIGHT = operator.itemgetter(1)
-"""Of a place: the value along the vertical axis."""
+"""The points of a curve: place -> the value along the vertical axis."""
 FRAME = 1000
-"""The units of a panel in either direction: one is less than a pixel, and whole numbers keep a page of many curves small."""
+"""The units of a panel in each direction: one is less than a pixel, and whole numbers keep a page of many curves small."""
 
 
 def thin(points: Sequence[Place], most: int = MOST_POINTS) -> list[Place]:
-    """Returns the points that shape a curve: of each stretch the lowest and the highest.
+    """Returns the points that shape a curve: the lowest and the highest of each section.
 
     Args:
         points: The points, in order.
-        most: How many are left.
+        most: The most points to return.
     """
     if len(points) <= most:
         return list(points)
@@ -44,7 +44,7 @@ class PlottedCurve:
     Attributes:
         kind: Its class in the style sheet.
         title: What it is.
-        parts: Its points between gaps, from the left and from above, in units of FRAME.
+        parts: Its points between gaps, measured from the left and from above, in units of FRAME.
         data: Attributes of the element.
     """
 
@@ -55,7 +55,7 @@ class PlottedCurve:
 
     @functools.cached_property
     def path(self) -> str:
-        """It as SVG has it: of each part the first point, then the way from each to the next."""
+        """The path in SVG: the first point of each part, then the move from each point to the next."""
         return "".join(map(_path, self.parts))
 
 
@@ -66,11 +66,11 @@ class Panel:
     Attributes:
         across: The horizontal axis.
         up: The vertical axis.
-        units: The units of either.
-        alt: What it shows.
-        curves: From `curve`.
+        units: The units of each axis.
+        alt: What it shows, as text.
+        curves: The curves, from `curve`.
         levels: Horizontal lines, each with its meaning.
-        dots: From `dot` and `whisker`.
+        dots: The dots and lines, from `dot` and `whisker`.
     """
 
     across: AxisScale
@@ -83,7 +83,7 @@ class Panel:
 
     @property
     def shared(self) -> dict[str, int]:
-        """The paths that several curves have, those of rows that took the same step, with a number for each."""
+        """The paths that several curves share, because their rows took the same step, with a number for each."""
         times = collections.Counter(each.path for each in self.curves)
         return {path: place for place, path in enumerate(path for path, number in times.items() if number > 1)}
 
@@ -91,7 +91,7 @@ class Panel:
 def curve(
     axes: tuple[AxisScale, AxisScale], points: Sequence[Place | None], kind: str, title: str, row: str | None = None
 ) -> PlottedCurve:
-    """Draws a curve; where a point is missing it is broken.
+    """Draws a curve, with a gap where a point is missing.
 
     Args:
         axes: Place the first number of a point, and the second.
@@ -128,7 +128,7 @@ def dot(
         axes: Place the first number of the point, and the second.
         point: Where it is.
         kind: Its class in the style sheet.
-        aside: How many pixels it stands right of its place, so that it hides no other mark.
+        aside: How many pixels it is drawn to the right of its place, so it hides no other mark.
         data: As of `Mark`.
     """
     across, up = axes
@@ -142,7 +142,7 @@ def whisker(axes: tuple[AxisScale, AxisScale], at: float, ends: Place, kind: str
     Args:
         axes: Place `at`, and the ends.
         at: Where it stands.
-        ends: The lower value and the higher.
+        ends: The lower and the higher value.
         kind: Its class in the style sheet.
         aside: As for `dot`.
     """

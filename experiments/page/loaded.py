@@ -1,4 +1,4 @@
-"""What a report is about: the run directories that were named, as comparisons, and what could not be read of them."""
+"""The contents of a report: the run directories that were named, as comparisons, and those that could not be read."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +18,11 @@ class Entry:
     """One row of a report.
 
     Attributes:
-        key: Ties the marks of the row in all figures to its line in the table.
-        name: Its cell; what is emulated is marked.
-        row: What became of it.
-        speed: Over its rounds; None without a result.
-        directories: The directories of its runs, one a round.
+        key: The key that ties the marks of the row in all figures to its line in the table.
+        name: Its cell, with a mark if it is emulated.
+        row: The row.
+        speed: Its speed over its rounds; None without a result.
+        directories: The directories of its runs, one for each round.
     """
 
     key: str
@@ -38,7 +38,7 @@ class Entry:
 
     @property
     def result(self) -> RunResult | None:
-        """As of its row."""
+        """The result of its row."""
         return self.row.result
 
     @property
@@ -53,8 +53,8 @@ class Group:
 
     Attributes:
         title: What it is.
-        comparison: Its rows, and what they found.
-        entries: One for each row.
+        comparison: The comparison of its rows.
+        entries: One entry for each row.
     """
 
     title: str
@@ -68,7 +68,7 @@ class Problem:
 
     Attributes:
         place: The directory.
-        message: Why.
+        message: Why it is not reported.
     """
 
     place: Path
@@ -77,7 +77,7 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class Facet:
-    """What one figure shows: rows of one group that train the same workload.
+    """The rows of one figure: rows of one group that train the same workload.
 
     Attributes:
         title: The title of the figure.
@@ -92,11 +92,11 @@ class Facet:
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """Everything that a report is about.
+    """The contents of a report.
 
     Attributes:
-        groups: At least one.
-        problems: What could not be read.
+        groups: At least one group.
+        problems: The directories that could not be read.
     """
 
     groups: tuple[Group, ...]
@@ -104,22 +104,22 @@ class Loaded:
 
     @property
     def entries(self) -> list[Entry]:
-        """All rows."""
+        """The entries of all rows."""
         return [entry for group in self.groups for entry in group.entries]
 
     @property
     def results(self) -> list[RunResult]:
-        """One of each row that has any."""
+        """The results of the rows that have one."""
         return [entry.result for entry in self.entries if entry.result]
 
     @property
     def kept_apart(self) -> str:
-        """Which single runs cannot be put together, in a sentence; "" if all can."""
+        """Returns which single runs cannot be compared, in a sentence; "" if all can."""
         single = [group.title for group in self.groups if group.comparison.directory is None]
         return f"Single runs of different settings are not compared: {'; '.join(single)}." if single[1:] else ""
 
     def document(self) -> Document:
-        """Returns what the comparisons themselves would print, one after the other, as any format can be made of it."""
+        """Returns what the comparisons themselves would print, one after the other, as a document for any format."""
         parts = [(group, group.comparison.document("")) for group in self.groups]
         problems = [{"directory": str(each.place), "message": each.message} for each in self.problems]
         return Document(
@@ -134,7 +134,7 @@ class Loaded:
         )
 
     def facets(self) -> Iterator["Facet"]:
-        """Yields what figures show apart: each group by its workloads, the rows that have a result."""
+        """Yields the rows of each figure: those of each group and workload that have a result."""
         for group in self.groups:
             rows = [(entry, entry.result) for entry in group.entries if entry.result]
             kinds = sharing((title(result.workload, result.config.data), (entry, result)) for entry, result in rows)
@@ -147,7 +147,7 @@ def make_group(name: str, comparison: Comparison, places: Mapping[str, Sequence[
 
     Args:
         name: Its title.
-        comparison: What was found.
+        comparison: The comparison.
         places: The directories of the runs of each cell.
         first: The number of its first row in the whole report.
     """

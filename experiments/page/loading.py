@@ -1,4 +1,4 @@
-"""Reads run directories for a report, whatever made them; what cannot be read is listed, and the rest is reported."""
+"""Reads run directories of any origin for a report; those that cannot be read are listed, and the rest is reported."""
 
 import dataclasses
 import os
@@ -23,9 +23,9 @@ from samestep.experiments.printing.trace_file import load_trace
 _RUN = ("result.json", "error.json", "config.json")
 """Any of these makes a run directory."""
 _DEEPEST = 3
-"""Folders below one that was named; a comparison of several rounds has a folder for each cell."""
+"""The depth of folders below one that was named; a comparison of several rounds has a folder for each cell."""
 _VARYING = ("devices", "dtype", "seed", "threads")
-"""What single runs of one strategy may differ in, as their names then say."""
+"""The fields in which single runs of one strategy may differ, which their names then show."""
 CUT_OFF = "it was cut off before it ended, or has not ended yet"
 WAITING = "it was prepared and waits to be started"
 NOTHING = "holds no run; name the directory of a run, of a comparison, or one that holds some"

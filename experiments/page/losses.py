@@ -14,7 +14,7 @@ from samestep.experiments.page.plots import Numbers, render_figures
 
 Rows = Sequence[tuple[Entry, RunResult]]
 _POINTS_OF_ALL, _FEWEST_POINTS = 2400, 40
-"""What the curves of a panel have together, and one of them has at least."""
+"""The most points of all curves of a panel together, and the least number of one of them."""
 
 
 def write(loaded: Loaded) -> Markup | None:
@@ -37,7 +37,7 @@ def _figure(facet: Facet) -> dict[str, object] | None:
 
 
 def panels(facet: Facet) -> Iterator[tuple[str, Panel]]:
-    """Yields the panel of the losses, and that of the deviations if there are any, each with its name."""
+    """Yields the panel of losses, and the panel of deviations if there are any, each with its name."""
     rows = [(entry, result) for entry, result in facet.rows if result.losses]
     if not rows:
         return

@@ -1,4 +1,4 @@
-"""What each device holds, by class, measured beside predicted."""
+"""The section on what each device holds by class, measured beside predicted."""
 
 import dataclasses
 import itertools
@@ -16,11 +16,11 @@ from samestep.experiments.printing.text import sharing, size
 
 _FIRST = (memory.PARAMETERS, memory.GATHERED, memory.GRADIENTS, memory.OPTIMIZER_STATE)
 CLASSES = (*_FIRST, memory.RESIDUALS, memory.ACTIVATIONS)
-"""What a bar consists of, from its start."""
+"""The classes that a bar consists of, from its start."""
 UNKNOWN = "unknown"
 """The mark at the end of a bar that lacks a class."""
 _UNKNOWN_SHARE = 0.05
-"""Its length, as a part of the longest bar."""
+"""The length of that mark, as a share of the longest bar."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ def swatches(results: Sequence[RunResult]) -> list[tuple[str, str]]:
 
 
 def held(result: RunResult) -> list[DeviceBytes]:
-    """Returns what the devices of a run hold; those that hold the same together."""
+    """Returns what the devices of a run hold, with devices that hold the same together."""
     expected = [_bytes(each) for each in result.predicted.devices()]
     found = [_bytes(row) for row in result.processes]
     pairs = zip(found, expected if len(expected) == len(found) else itertools.repeat(None), strict=False)

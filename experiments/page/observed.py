@@ -1,4 +1,4 @@
-"""The observed step of each row, drawn: what its devices hold and send, and of a traced run when each device did what."""
+"""Drawings of the observed step of each row: what its devices hold and send, and for a traced run the timeline of each."""
 
 from xml.etree.ElementTree import Element
 
@@ -20,7 +20,7 @@ def write_anatomies(loaded: Loaded) -> Markup | None:
 
 
 def draw_anatomy(entry: Entry, result: RunResult) -> Element | None:
-    """Draws the anatomy of a row; None if nothing of it can be drawn.
+    """Draws the anatomy of a row; None if nothing can be drawn.
 
     Args:
         entry: The row.
@@ -56,7 +56,7 @@ def _trace_of(entry: Entry) -> Trace | str | None:
 
 
 def draw_timeline(entry: Entry, result: RunResult) -> Element | str | None:
-    """Draws the timeline of a row on an axis of its own, or says why that cannot be; None without a trace.
+    """Draws the timeline of a row on its own axis, or says why it cannot be drawn; None without a trace.
 
     Args:
         entry: The row.

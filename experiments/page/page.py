@@ -1,4 +1,4 @@
-"""The page itself: one file that opens anywhere, with its sections in the order in which they are read."""
+"""The page: one file that opens anywhere, with its sections in reading order."""
 
 from collections.abc import Callable, Sequence
 
@@ -30,14 +30,14 @@ SECTIONS: Sequence[tuple[str, str, Callable[[Loaded], Markup | None]]] = (
     ("timeline", "When each device did what", observed.write_timelines),
     ("provenance", "Where it comes from", provenance.write),
 )
-"""The anchor of each, its title, and what writes it."""
+"""The anchor of each section, its title, and the function that writes it."""
 
 
 def page(loaded: Loaded) -> str:
     """Returns the report as HTML.
 
     Args:
-        loaded: What it is about.
+        loaded: The contents of the report.
     """
     there = [(name, title, content) for name, title, write in SECTIONS if (content := write(loaded)) is not None]
     return assembled(_title(loaded), _about(loaded), there, _script(there))

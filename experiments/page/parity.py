@@ -1,4 +1,4 @@
-"""Strategies by models: how far each is from its reference, and whether that is within the bounds."""
+"""The section on strategies by models: how far each is from its reference, and whether that is within the bounds."""
 
 import dataclasses
 import math
@@ -15,9 +15,9 @@ from samestep.experiments.page.rendering import render
 from samestep.experiments.printing.text import count, marked, sharing
 
 _ORDERS = 5
-"""A deviation so many orders of magnitude below the bound is as pale as one can be."""
+"""How many orders of magnitude below the bound a deviation has the palest colour."""
 _DARKEST = 45
-"""Percent of the colour at the bound: text on it can still be read."""
+"""The percentage of the colour at the bound, on which text can still be read."""
 Judged = tuple[Entry, RunResult]
 
 
@@ -30,8 +30,8 @@ class Field:
         kind: Its class in the style sheet.
         said: The largest deviation, and whether that is within the bounds.
         rows: How many rows it stands for, if several.
-        deviation: As a number.
-        style: How strong its colour is.
+        deviation: The deviation as a number.
+        style: The strength of its colour.
     """
 
     key: str | None = None

@@ -1,4 +1,4 @@
-"""What figures are made of: marks along an axis, beside the names of rows."""
+"""The elements of figures: marks along an axis, beside the names of rows."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ Figure = TypeVar("Figure")
 _MOST_NUMBERS = 400
 """Lines of a table below a figure."""
 _MEASURED, _PREDICTED = ", measured", ", predicted"
-"""How two names of numbers end that have one column where they are the same in all rows."""
+"""The suffixes of two names of numbers that share one column if they are the same in all rows."""
 
 
 def render_figures(
@@ -25,7 +25,7 @@ def render_figures(
     Args:
         loaded: What the report is about.
         name: The name of the template, which finds the figures as `figures`.
-        make: Makes a figure; None of a facet that has nothing to show.
+        make: Makes a figure; returns None for a facet that has nothing to show.
         content: What else the template shows.
     """
     figures = [found for facet in loaded.facets() if (found := make(facet)) is not None]
@@ -52,7 +52,7 @@ class Mark:
 
     @property
     def element(self) -> Markup:
-        """The mark on the page; no macro of a template, since a page of a thousand rows has ten thousand marks."""
+        """Returns the mark on the page, without a template macro, since a page of a thousand rows has ten thousand marks."""
         at = {name: value for name, value in self.at.items() if value or name != "left" or "width" not in self.at}
         style = ";".join(f"{name}:{value:g}{'px' if 'margin' in name else '%'}" for name, value in at.items())
         given = {"class": self.kind, "style": style, **self.data}
@@ -61,13 +61,13 @@ class Mark:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A line of a figure: a row, its marks along the axis, and what they say.
+    """A line of a figure: a row, its marks along the axis, and their numbers.
 
     Attributes:
         entry: The row.
-        marks: From `mark`.
+        marks: The marks, from `mark`.
         said: The numbers, for the template.
-        about: What of the row it is, if it has several lines.
+        about: Which part of the row it shows, if the row has several lines.
     """
 
     entry: Entry
@@ -77,12 +77,12 @@ class Line:
 
     @property
     def title(self) -> str:
-        """The name of the row, and what of it the line is."""
+        """The name of the row, and the part of it that the line shows."""
         return f"{self.entry.name}, {self.about}" if self.about else self.entry.name
 
     @property
     def elements(self) -> list[Mark]:
-        """The marks as a page has them: bars of one place and number are one element, with the classes of each."""
+        """Returns the marks for a page: bars of one place and number are one element, with the classes of each."""
         found: dict[object, Mark] = {}
         for each in self.marks:
             words = each.kind.split()
@@ -99,8 +99,8 @@ class Plot:
     """A figure of lines.
 
     Attributes:
-        alt: What it shows, for those who do not see it.
-        title: What stands above it.
+        alt: What it shows, for readers who cannot see it.
+        title: The title above it.
         axis: The axis of all lines.
         unit: The unit of the axis.
         lines: One for each row, or for each part of a row.
@@ -116,7 +116,7 @@ class Plot:
 
     @property
     def numbers(self) -> "Numbers":
-        """The numbers that its marks stand for."""
+        """Returns the numbers of its marks."""
         found = [(line.title, _numbers(line)) for line in self.lines]
         headers = list(dict.fromkeys(name for _, values in found for name in values))
         for name in [name for name in headers if name.endswith(_PREDICTED)]:
@@ -131,10 +131,10 @@ class Plot:
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """What a figure shows, as a table.
+    """The numbers of a figure, as a table.
 
     Attributes:
-        headers: What the numbers of a row are.
+        headers: The names of the numbers of a row.
         rows: The name of each row, and its numbers.
         counted: As of `Plot`.
     """
@@ -145,7 +145,7 @@ class Numbers:
 
     @property
     def is_long(self) -> bool:
-        """Whether it would make a page of many runs larger than it may be."""
+        """Whether it would make a page of many runs too large."""
         return len(self.rows) > _MOST_NUMBERS
 
 
@@ -166,7 +166,7 @@ _NAMES = {
     "expected": "predicted",
     "least": "lower bound",
 }
-"""What the numbers of marks are, by the first word of their kind."""
+"""First word of the kind of a mark -> the name of its number."""
 
 
 def mark(
@@ -181,7 +181,7 @@ def mark(
 
     Args:
         kind: Its class in the style sheet.
-        axis: Places it.
+        axis: The axis on which it is placed.
         start: The value.
         end: The value where it ends.
         data: As of `Mark`.

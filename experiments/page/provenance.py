@@ -1,4 +1,4 @@
-"""Where every number comes from: the command that repeats each row, and the machine and versions it was measured with."""
+"""The section on the source of every number: the command that repeats each row, and the machine and versions."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +11,9 @@ from samestep.experiments.page.rendering import render
 from samestep.experiments.printing.text import size
 
 _DIGITS = 12
-"""Of a digest, to tell it from others."""
+"""How many characters of a digest are shown."""
 Facts = dict[str, str]
-"""Name -> value, of the machine and the versions."""
+"""Name -> value, for the machine and the versions."""
 
 
 def write(loaded: Loaded) -> Markup:

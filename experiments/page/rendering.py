@@ -1,4 +1,4 @@
-"""Templates and what fills them: text that comes from a run is escaped, and no markup is made of text."""
+"""Fills templates; text that comes from a run is escaped, and no markup is made from text."""
 
 import functools
 import re
@@ -15,28 +15,29 @@ from samestep.common.workload.declaration import BUILDERS
 from samestep.common.workload.models.facts import ORACLE_FRAMEWORK
 
 HERE = Path(__file__).parent
-"""Where the templates, the style sheets and the script are."""
+"""The folder of the templates, the style sheets and the script."""
 FRAMEWORKS = [(name, framework_info(name).title) for name in (*BUILDERS, ORACLE_FRAMEWORK)]
-"""The frameworks that rows are of, by their classes in the style sheet, with their names; the oracle comes last."""
+"""The frameworks of rows, by their classes in the style sheet, with their names; the oracle comes last."""
 _NOT_TEXT = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What a page cannot show: the control characters of a log, halves of surrogate pairs."""
+"""Characters that a page cannot show: control characters of a log, halves of surrogate pairs."""
 _HYPHENED, _WHOLE = re.compile(r"(?<![\w-])--[a-z][\w-]*|\b[\d.]+e-\d+"), r'<span class="whole">\g<0></span>'
 _WIDE = 36
-"""Characters that a phone has room for."""
+"""The number of characters that fit on a phone's screen."""
 LONG = 1_000_000
-"""Characters from which on a browser lays out the sections of a page only as they come near: it opens three times as fast."""
+"""The number of characters from which on a browser lays out sections only when they come near, so the page opens three times as
+fast."""
 _IMPLIED = re.compile(
     r"</t[dh]>\s*(?=<t[dh][ >]|</tr>)|</tr>\s*(?=<tr[ >]|</t(?:body|head)>)|</li>\s*(?=<li[ >]|</[ou]l>)"
 )
-"""The ends of elements that need none, and the space behind them."""
+"""The optional end tags of elements, and the space after them."""
 
 
 def render(name: str, content: Mapping[str, object]) -> Markup:
     """Fills a template.
 
     Args:
-        name: The name of its file in `templates`, without the ending.
-        content: What it shows, by the names that it uses.
+        name: The name of its file in `templates`, without the suffix.
+        content: What it shows, by the names in the template.
     """
     return Markup(_environment().get_template(f"{name}.html.j2").render(content))
 
@@ -53,10 +54,10 @@ def assembled(
 
     Args:
         title: The title of the page.
-        about: What stands below it.
-        sections: The anchor, the heading and the content of each.
-        script: What makes the page move; None where nothing does.
-        style: A style sheet on top of that of all pages.
+        about: The text below it.
+        sections: The anchor, the heading and the content of each section.
+        script: The script of the page; None if it has none.
+        style: A style sheet in addition to that of all pages.
         program: The command that writes the page.
     """
     styles = [_tight(Markup(read_text(HERE / file))) for file in ("page.css", "drawing.css")]
@@ -109,7 +110,7 @@ def clean(text: str) -> str:
 
 
 def attributes(values: Mapping[str, object]) -> Markup:
-    """Spells attributes of an element by their names; None is left out."""
+    """Spells the attributes of an element; those with the value None are left out."""
     there = ((name, value) for name, value in values.items() if value is not None)
     return Markup("".join(f' {name}="{_escaped(value)}"' for name, value in there))
 
@@ -119,24 +120,24 @@ def _escaped(value: object) -> str:
 
 
 def prose(text: str) -> Markup:
-    """Makes a sentence in which `backticks` mark code; a flag or a number is not broken at its hyphen."""
+    """Makes markup of a sentence in which `backticks` mark code; flags and numbers are not broken at hyphens."""
     parts = [str(escape(part)) for part in clean(text).split("`")]  # no Markup: it would escape what replaces its parts
     said = (f"<code>{part}</code>" if index % 2 else _HYPHENED.sub(_WHOLE, part) for index, part in enumerate(parts))
     return Markup("".join(said).replace(" %", "\N{NO-BREAK SPACE}%"))
 
 
 def command(text: str) -> Markup:
-    """Makes a command that is broken between its flags, not within one, unless that is longer than a phone is wide."""
+    """Makes markup of a command that is broken only between its flags, unless one is wider than a phone."""
     first, *flags = clean(text).split(" --")
     whole = (f"<i>--{escape(flag)}</i>" if len(flag) < _WIDE else f"--{escape(flag)}" for flag in flags)
     return Markup(" ".join([str(escape(first)), *whole]))
 
 
 def breakable(name: str) -> Markup:
-    """Makes a cell, as in `torch:pp+schedule=1f1b`, that may be broken between its parts."""
+    """Makes markup of a cell, as in `torch:pp+schedule=1f1b`, that may be broken between its parts."""
     return Markup("<wbr>").join(re.split(r"(?<=[:_])(?! )|(?=\+)", clean(name)))
 
 
 def svg(drawing: Element) -> Markup:
-    """Makes a drawing a part of the page: in SVG an element that is empty may close itself, which a page need not spell out."""
+    """Makes markup of a drawing for a page, in which empty SVG elements close themselves."""
     return Markup(clean(tostring(drawing, encoding="unicode")).replace(" />", "/>"))

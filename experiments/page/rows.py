@@ -22,10 +22,10 @@ class SortableColumn:
     """A column of the table.
 
     Attributes:
-        title: With its unit.
-        value: What it is sorted by, a number or text; None comes last.
+        title: Its title, with its unit.
+        value: The number or text that it is sorted by; None comes last.
         show: How it is written.
-        name: As of its quantity; "" if it is none.
+        name: The name of its quantity; "" if it is none.
         falls: Whether the largest comes first.
         has_bar: Whether a bar in each cell shows its value, from zero.
     """
@@ -136,6 +136,6 @@ _ITS_OWN = {
     ),
     METRIC.name: dataclasses.replace(_column(METRIC), show=_metric),
 }
-"""Quantities that the page writes in another way than a terminal."""
+"""The quantities that the page writes differently from a terminal."""
 COLUMNS = (_ROW, *(_ITS_OWN.get(each.name) or _column(each) for each in QUANTITIES if each.title))
-"""Those that no row has a value for are left out."""
+"""The columns; those without any value are left out."""

@@ -1,4 +1,4 @@
-"""How speed grows with the number of devices, beside what textbooks and a straight line say."""
+"""The section on how speed grows with the number of devices, beside the textbooks' speed-up and a straight line."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ from samestep.experiments.printing.scaling_report import COLUMNS, explain_fit, t
 from samestep.experiments.printing.text import sharing
 
 _ASIDE = 9
-"""Pixels from the marks of one row to those of the next, which would hide one another."""
+"""The pixels between the marks of two rows, which would otherwise hide each other."""
 
 
 def write(loaded: Loaded) -> Markup | None:
@@ -74,7 +74,7 @@ def _by_kind(group: Group) -> Iterable[list[Scaling]]:
 
 
 def panels(group: Group) -> Iterator[tuple[str, Panel]]:
-    """Yields the figure of the rows of each way to scale, with what it is about."""
+    """Yields the figure of the rows of each kind of scaling, with its title."""
     for found in _by_kind(group):
         if drawn := [each for each in found if any(point.speedup for point in each.points)]:
             yield title_of(found), _panel(drawn)

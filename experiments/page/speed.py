@@ -1,4 +1,4 @@
-"""How fast rows are, with intervals: what is not separated is not ranked."""
+"""The section on the speeds of rows, with intervals; rows that are not separated are not ranked."""
 
 from markupsafe import Markup
 

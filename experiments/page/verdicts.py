@@ -1,4 +1,4 @@
-"""What was found, in plain words: the first thing that a reader sees."""
+"""The section on the verdicts, in plain words, which a reader sees first."""
 
 import re
 from collections import Counter
@@ -22,11 +22,11 @@ from samestep.experiments.printing.columns import explain_emulations, explain_mi
 from samestep.experiments.printing.text import count
 
 SYMBOLS = {SAME: "✓", MISSED: "✗", FAILED: "✗", NOT_JUDGED: "–"}
-"""Of a status, so that colour is never the only sign of it."""
+"""The symbol of a status, so colour is never its only sign."""
 _SHOWN = 3
-"""Of the comparisons that a headline names."""
+"""The most comparisons that a headline names."""
 _FIGURE = 500
-"""Pixels of the figure of the first screen: a phone shows it whole, two thirds as large, and a wide screen larger."""
+"""The width in pixels of the first figure: a phone shows it whole at two thirds of its size, and a wide screen larger."""
 
 
 def write(loaded: Loaded) -> Markup:

@@ -1,4 +1,4 @@
-"""What goes over the wire in a step, against the least that the textbooks say it takes."""
+"""The section on the bytes on the wire in a step, compared with the textbooks' lower bound."""
 
 from markupsafe import Markup
 
@@ -15,7 +15,7 @@ from samestep.experiments.printing.host_table import MEANING, host_columns
 from samestep.experiments.printing.text import size
 
 MARKS = (("expected", "predicted"), ("least", "lower bound"))
-"""What stands beside a bar, and what it means."""
+"""The text beside a bar, and its meaning."""
 
 
 def write(loaded: Loaded) -> Markup | None:
@@ -26,7 +26,7 @@ def write(loaded: Loaded) -> Markup | None:
 
 
 def least_bytes(result: RunResult) -> float | None:
-    """Returns the textbooks' bytes on the wire of a step; None if they have none of the row."""
+    """Returns the textbooks' bytes on the wire in a step; None if they do not have the strategy."""
     try:
         found = formulas(parse(result.config), result.backend)
     except SamestepError:  # a user's model or data that is not here any more

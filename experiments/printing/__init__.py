@@ -1,1 +1,1 @@
-"""What people and programs read of results: tables, text, formats."""
+"""The output of results for people and programs: tables, text, formats."""

@@ -1,4 +1,4 @@
-"""What is printed of a comparison that was held against an earlier one: a table, and what is not as it was."""
+"""Prints the comparison with an earlier one: a table, and what has changed."""
 
 from collections.abc import Mapping
 
@@ -19,10 +19,10 @@ COLUMNS = (
 
 
 def write_report(against: Against) -> str:
-    """Writes what people read.
+    """Writes the text for people.
 
     Args:
-        against: What was found.
+        against: The comparison with the earlier one.
     """
     versions = dict.fromkeys(row.differs for row in against.rows if row.differs)
     title = f"Against {against.directory} (today first)"

@@ -1,4 +1,4 @@
-"""What was compiled for hardware that is not here, as a table: bytes and counts of one core, never a speed."""
+"""A table of steps that were compiled for hardware that is not present: bytes and counts of one core, but no speed."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from samestep.experiments.printing.text import github, screen_width, size, spell
 
 
 def compiled(results: Sequence[RunResult]) -> str:
-    """Returns the table of all that were compiled, a column each, and a line for each that does not fit; "" if none was."""
+    """Returns the table of compiled steps, one column for each, and a line for each that does not fit; "" if there are none."""
     found = [(result, result.compiled) for result in results if result.compiled is not None]
     if not found:
         return ""

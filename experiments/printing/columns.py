@@ -1,4 +1,4 @@
-"""What the tables of results say of one run, and the columns that this stands in."""
+"""The columns of tables of results, and their values for one run."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -13,21 +13,21 @@ from samestep.experiments.printing.grid import Column
 from samestep.experiments.printing.text import common_unit, explain_emulation, in_unit, marked, short
 
 Line = MeasuredRow | tuple[str, str]
-"""A row that has a result; or the name and the status of one that has none."""
+"""A row with a result, or the name and the status of one without."""
 _FOR_VERDICT = 2
-"""A column up to this priority gives way to the verdict only."""
+"""The priority up to which a column is dropped only for the verdict."""
 
 _WIDEST = 100
-"""An interval from a number to so many times it says nothing, as two rounds on a busy machine do."""
+"""The ratio of its ends from which on an interval is meaningless, as with two rounds on a busy machine."""
 
 
 def cell(result: RunResult) -> str:
-    """`framework:strategy+option=value`, with a mesh that is not the usual one; what is emulated is marked."""
+    """Returns the cell, `framework:strategy+option=value`, with a mesh that is not the default, and a mark if it is emulated."""
     return marked(Cell.of(result.config), result.emulation)
 
 
 def explain_emulations(results: Sequence[RunResult]) -> list[str]:
-    """Says what runs in the place of rows that are marked as emulated: a line a strategy, or a cell, if not all its rows are.
+    """Returns what runs instead of rows that are marked as emulated: a line for each strategy, or for each cell if not all are.
 
     Args:
         results: The results of the rows.
@@ -42,15 +42,15 @@ def explain_emulations(results: Sequence[RunResult]) -> list[str]:
 
 
 def misses(result: RunResult) -> dict[str, str]:
-    """Returns which quantities were predicted wrongly, each with how far what was measured is from it, as in "+12 %"."""
+    """Returns the quantities that were predicted wrongly, with the deviation of the measurement, as in "+12 %"."""
     return {quantity.name: far for quantity in QUANTITIES if (far := quantity.miss(result))}
 
 
 def explain_misses(rows: Iterable[tuple[str, RunResult]]) -> list[str]:
-    """Returns one line that says which predictions miss, and by how much; none if all hold.
+    """Returns a line that says which predictions miss, and by how much; none if all hold.
 
     Args:
-        rows: How each row is called, and its result.
+        rows: The name of each row, and its result.
     """
     told = [
         f"{name} {', '.join(f'{quantity} {error}' for quantity, error in found.items())}"
@@ -83,9 +83,9 @@ def columns(
     """Returns the columns of what was measured, bytes in one unit for all rows.
 
     Args:
-        varying: Those of `shared_columns` that are columns here.
+        varying: The columns of `shared_columns` that are not in the caption.
         rows: The rows that have a result.
-        startup: What is part of the start-up.
+        startup: What the start-up includes.
         reference: The name of the row that the others are compared with; "" if there is none.
     """
     shown = list(varying)
@@ -104,10 +104,10 @@ def columns(
 
 
 def columns_of_lines(measured: Sequence[Column[MeasuredRow]]) -> list[Column[Line]]:
-    """Returns the columns of a table that names its rows, and has lines for rows without a result.
+    """Returns the columns of a table that names its rows and has lines for rows without a result.
 
     Args:
-        measured: The columns of those that have one.
+        measured: The columns of the rows with a result.
     """
     first: Column[Line] = Column("strategy", lambda line: line[0] if isinstance(line, tuple) else line.name)
     return [first, *map(_of_lines, measured)]
@@ -149,7 +149,7 @@ def _bytes(quantity: Quantity, rows: Sequence[MeasuredRow], has_verdict: bool) -
 
 
 def speed_column(rows: Sequence[MeasuredRow]) -> list[Column[MeasuredRow]]:
-    """Makes the column of the speed, with how far another one may be from it.
+    """Makes the column of the speed, with an interval for another one.
 
     Args:
         rows: The rows that have a result.
@@ -164,7 +164,7 @@ def speed_column(rows: Sequence[MeasuredRow]) -> list[Column[MeasuredRow]]:
 
 
 def verdict_column(rows: Sequence[MeasuredRow], reference: str) -> list[Column[MeasuredRow]]:
-    """Makes the column of how speeds compare with the reference row's, where there are rounds.
+    """Makes the column of speeds relative to the reference row's, if there are rounds.
 
     Args:
         rows: The rows that have a result.
@@ -182,9 +182,9 @@ def verdict_column(rows: Sequence[MeasuredRow], reference: str) -> list[Column[M
 
 
 def range_of(row: MeasuredRow) -> tuple[float, float] | None:
-    """Examples per second between which a row lies: its prediction interval, or the windows of a single round.
+    """Returns the interval of a row's examples per second: its prediction interval, or the range of windows of a single round.
 
-    None where neither says anything: one window, or so few rounds that the interval goes from a number to a hundred times it.
+    None if neither is meaningful: one window, or so few rounds that the interval goes from a number to a hundred times that.
     """
     predicted, windows = row.speed.prediction, row.result.examples_per_second
     if predicted is not None and predicted.low is not None and predicted.high is not None:
@@ -195,7 +195,7 @@ def range_of(row: MeasuredRow) -> tuple[float, float] | None:
 
 
 def is_faster(row: MeasuredRow, other: MeasuredRow) -> bool:
-    """Returns whether all of what one row measured is faster than all that another one did.
+    """Returns whether all measurements of one row are faster than all of another one.
 
     Args:
         row: The one.
@@ -206,7 +206,7 @@ def is_faster(row: MeasuredRow, other: MeasuredRow) -> bool:
 
 
 def spell_range(row: MeasuredRow) -> str:
-    """Writes `range_of`, or why there is none; "" where nothing was timed."""
+    """Writes `range_of`, or why there is none; "" if nothing was timed."""
     return _interval(row) or _spread(row)
 
 

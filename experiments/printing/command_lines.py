@@ -8,11 +8,11 @@ _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+""")
 
 
 def wrap_command(line: str, width: int) -> str:
-    """Breaks a command before its flags, so that a shell reads its lines as one.
+    """Breaks a command before its flags, in a way that a shell reads as one line.
 
     Args:
         line: The command, with quotes where a shell needs them.
-        width: In characters; a single word that is longer stays whole.
+        width: The width in characters; a longer word is not broken.
     """
     lines = [""]
     for word in re.findall(rf"--?[a-z][\w-]*(?: (?!-){_WORD.pattern})?|{_WORD.pattern}", line):
@@ -24,5 +24,5 @@ def wrap_command(line: str, width: int) -> str:
 
 
 def again(command: str) -> str:
-    """Returns the line that repeats what was done, to be copied; "" without a command, which is as a shell takes it."""
+    """Returns the text with the command that repeats what was done; "" without a command."""
     return wrap_command(f"Again: {command}", screen_width()) if command else ""

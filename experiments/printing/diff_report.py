@@ -15,7 +15,7 @@ from samestep.experiments.recording.diffing import Diffed
 from samestep.experiments.recording.reruns import Reruns
 
 MOST_ROWS = 12
-"""Tensors in the table; those that differ come first, in the order of the model."""
+"""The most tensors in the table; those that differ come first, in the order of the model."""
 _WIDENED = (
     "bfloat16 and float16 mean float64 in these runs: what one side rounds to fewer digits, as on a wire, is not seen"
 )
@@ -84,7 +84,7 @@ def _text(found: Diffed, step: str) -> str:
 
 
 def facts_of_diff(found: Diffed) -> list[str]:
-    """Returns what is known beside the verdict: how far, where it was seen before, and what else differs."""
+    """Returns the facts beside the verdict: how far apart the runs are, where it was seen before, and what else differs."""
     verdict = found.verdict
     return [
         *([verdict.first.words] if verdict.first and verdict.first.words not in verdict.headline else []),

@@ -1,4 +1,4 @@
-"""One writer for what commands print: GitHub's tables for people, JSON, CSV and JUnit's XML for programs."""
+"""Writes the output of commands: GitHub's tables for people, and JSON, CSV and JUnit's XML for programs."""
 
 import argparse
 import csv
@@ -18,18 +18,18 @@ from samestep.common.flags import Scalar
 
 Outcome = Literal["passed", "failure", "error", "skipped"]
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What an XML file cannot hold, such as the colours in a log."""
+"""Characters that an XML file cannot contain, such as the colours in a log."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One row, as a report of tests has it.
+    """One row as a test case.
 
     Attributes:
         name: The name of the row.
-        outcome: "failure" is a wrong result, "error" is none, "skipped" was not tried or not judged.
+        outcome: "failure" for a wrong result, "error" for none, "skipped" if it was not tried or not judged.
         reason: Why it did not pass.
-        seconds: What it took.
+        seconds: How long it took.
     """
 
     name: str
@@ -44,10 +44,10 @@ class Document:
 
     Attributes:
         name: The name of the command.
-        text: Makes what people read.
-        record: Everything, as dataclasses and plain values: JSON has it whole.
-        rows: One for each row, raw numbers with their units in the names; what a row lacks stays empty.
-        cases: One for each row.
+        text: Makes the text for people.
+        record: Everything for JSON, as dataclasses and plain values.
+        rows: The columns of each row, as raw numbers with their units in the names; missing values stay empty.
+        cases: One test case for each row.
     """
 
     name: str
@@ -77,7 +77,7 @@ def known_format(name: str) -> str:
     """Returns the name of a format.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: There is no such format.
     """
     if name not in FORMATS:
         raise unknown("format", name, FORMATS)
@@ -88,7 +88,7 @@ def write(document: Document, name: str) -> str:
     """Writes a document.
 
     Args:
-        document: What to write.
+        document: The document.
         name: One of `FORMATS`.
 
     Raises:
@@ -143,4 +143,4 @@ FORMATS: Mapping[str, Callable[[Document], str]] = {
     "csv": _csv,
     "junit": _junit,
 }
-"""How each format is written."""
+"""Format -> the function that writes it."""

@@ -1,4 +1,4 @@
-"""Tables of rows by columns: which columns fit the screen, what stands in them, and what they mean."""
+"""Tables of rows by columns: which columns fit the screen, their contents, and their meanings."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -11,14 +11,14 @@ Row = TypeVar("Row")
 
 @dataclasses.dataclass(frozen=True)
 class Column(Generic[Row]):
-    """One column of a table, or a detail that stands behind another column's value.
+    """One column of a table, or a detail after another column's value.
 
     Attributes:
-        header: What stands above it, with its unit.
+        header: Its header, with its unit.
         value: Its text in a row.
         meaning: One clause on what it is; "" if the header says it.
         drop_priority: In a table that is too wide, those with the largest number are left out first; those with 0 stay.
-        is_detail: Whether it continues the cell of the column before it; its header then only names it.
+        is_detail: Whether it continues the cell of the column before it; its header is then only a name.
     """
 
     header: str
@@ -34,7 +34,7 @@ def fit(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None) 
     Args:
         columns: In their order.
         rows: What the table shows.
-        width: In characters; None leaves nothing out.
+        width: The width in characters; None leaves nothing out.
     """
     shown = list(columns)
     while width is not None and least_width(*cells(shown, rows)) > width and any(each.drop_priority for each in shown):
@@ -60,7 +60,7 @@ def _join(column: Column[Row], detail: Column[Row]) -> Column[Row]:
 
 
 def cells(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Returns the headers of a table, those of details left out, and the cells of its rows.
+    """Returns the headers of a table, without those of details, and the cells of its rows.
 
     Args:
         columns: In their order.
@@ -78,22 +78,22 @@ def table(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None
     Args:
         columns: In their order.
         rows: What the table shows.
-        width: In characters; None leaves nothing out, and wraps nothing.
+        width: The width in characters; None leaves nothing out, and wraps nothing.
     """
     return github(*cells(fit(columns, rows, width), rows), width)
 
 
 def meanings(columns: Sequence[Column[Row]]) -> list[str]:
-    """Returns what those columns mean whose headers do not say it, a line each."""
+    """Returns the meanings of the columns whose headers do not explain them, one line for each."""
     return [f"{column.header}: {column.meaning}" for column in columns if column.meaning]
 
 
 def explained(columns: Sequence[Column[Row]], rows: Sequence[Row], more: Sequence[str] = ()) -> str:
-    """Returns the table of as many of the columns as fit the screen, and below it what they mean.
+    """Returns the table of as many of the columns as fit the screen, and their meanings below it.
 
     Args:
         columns: In their order.
-        rows: What the table shows; without any there is none.
+        rows: The rows; without any there is no table.
         more: Further lines.
     """
     width = screen_width()

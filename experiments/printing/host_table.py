@@ -28,10 +28,10 @@ def host_columns(found: Sequence[HostBytes]) -> list[Column[HostBytes]]:
 
 
 def spell_sum(sizes: Sequence[tuple[float, float | None]], unit: str = "KiB") -> str:
-    """Returns what one host or several send in a step, with what was predicted; "" without hosts.
+    """Returns what one host or several send in a step, with the prediction; "" without hosts.
 
     Args:
-        sizes: The bytes of each, measured and predicted.
+        sizes: The measured and the predicted bytes of each host.
         unit: One of `UNITS`; it is not written.
     """
     if not sizes:
@@ -42,17 +42,17 @@ def spell_sum(sizes: Sequence[tuple[float, float | None]], unit: str = "KiB") ->
 
 
 def host_table(result: RunResult, width: int | None) -> str:
-    """Returns the table of a run's hosts, and what its numbers are.
+    """Returns the table of a run's hosts, and the meaning of its numbers.
 
     Args:
         result: The result of a run on several hosts.
-        width: What it has to fit into.
+        width: The width that it has to fit into.
     """
     return f"{table(host_columns(result.by_host), result.by_host, width)}\n\n* {MEANING}"
 
 
 def explain_between(rows: Sequence[MeasuredRow]) -> str:
-    """Says in a line what the hosts of each row sent each other, of those that have several."""
+    """Returns a line on what the hosts of each row with several hosts sent each other."""
     said = []
     for row in (row for row in rows if row.result.by_host):
         sizes = [(each.sent_bytes, each.predicted_sent_bytes) for each in row.result.by_host]

@@ -1,4 +1,4 @@
-"""The ledger of a step as a table: every quantity as measured, as predicted, and as the textbooks have it."""
+"""The ledger of a step as a table: every quantity as measured, as predicted, and by the textbooks."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -27,11 +27,11 @@ _SECONDS_MEAN = (
 
 @dataclasses.dataclass(frozen=True)
 class Amount:
-    """How much there is of a quantity.
+    """The amount of a quantity.
 
     Attributes:
         value: Bytes, seconds or a share.
-        count: The count of the operations that hand these bytes over; None for what is not an operation.
+        count: The number of operations that hand over these bytes; None if it is not an operation.
         unit: "B", "s" or "%".
     """
 
@@ -46,7 +46,7 @@ class Amount:
 
 
 def ledger_of_run(run: Run, result: "RunResult", width: int | None = None) -> str:
-    """Returns the ledger of a run's step: measured, predicted, and as the textbooks have it.
+    """Returns the ledger of a run's step: measured, predicted, and by the textbooks.
 
     Args:
         run: What was trained.
@@ -69,10 +69,10 @@ def ledger_table(
     """Returns the ledger of a step.
 
     Args:
-        predicted: By the cost model.
-        measured: In a run; without it the table has no columns of measurements.
-        textbook: What the textbooks say.
-        seconds: Measured and predicted by nobody: "busy", "idle".
+        predicted: The ledger of the cost model.
+        measured: The ledger of a run; without it the table has no columns of measurements.
+        textbook: The formulas of the textbooks.
+        seconds: The measured seconds without predictions: "busy", "idle".
         width: What it has to fit into; the screen, unless given.
     """
     width = width or screen_width()
@@ -92,7 +92,7 @@ def ledger_table(
 
 
 def quantities(ledger: Ledger) -> dict[str, Amount]:
-    """Everything that a ledger has, by name, in the order in which it is shown."""
+    """Returns everything in a ledger by name, in the order in which it is shown."""
     found = {}
     for each in _MEMORY:
         held = [count for row in ledger.footprints if (count := each.held(row)) is not None]
@@ -114,7 +114,7 @@ def relative_error(measured: Amount | None, predicted: Amount | None) -> str:
 
     Args:
         measured: None if it was not measured.
-        predicted: None if nobody predicts it.
+        predicted: None if it was not predicted.
     """
     if measured is None or predicted is None:
         return ""

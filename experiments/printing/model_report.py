@@ -1,4 +1,4 @@
-"""What `samestep model` prints: the parameters, what else was found out about a model, and the rows that can take it."""
+"""What `samestep model` prints: the parameters, other findings about a model, and the strategies that can train it."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -22,12 +22,12 @@ _REDUCED = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Understood:
-    """What was understood of a model in one framework.
+    """What was found out about a model in one framework.
 
     Attributes:
         framework: Its framework.
-        description: What a worker found out.
-        rows: Each row, with why it cannot take the model; "" if it can.
+        description: The description that a worker made.
+        rows: Each strategy, with why it cannot take the model; "" if it can.
     """
 
     framework: str
@@ -39,8 +39,8 @@ def model_document(source: str, found: Sequence[Understood]) -> Document:
     """Makes the document of a model.
 
     Args:
-        source: The model, as it was asked for.
-        found: What was understood of it, by framework.
+        source: The model, as the user named it.
+        found: What was found out about it, by framework.
     """
     rows = [
         {"row": row, "takes_it": not why, "why_not": why}

@@ -1,4 +1,4 @@
-"""The figures of a result as columns for programs: raw numbers, named as in `result.json`. And such columns as a data frame."""
+"""The numbers of a result as columns for programs, named as in `result.json`; and such columns as a data frame."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ if typing.TYPE_CHECKING:
 
 LIBRARIES = ("pandas", "polars")
 _LEFT_OUT = ("config", "status")
-"""Fields of a result that make no columns: `command` repeats the configuration, and the row has a status of its own."""
+"""Fields of a result that are not columns: `command` repeats the configuration, and the row has its own status."""
 
 
 def figures(result: RunResult | None) -> dict[str, Scalar]:
@@ -56,14 +56,14 @@ def _plain_fields(kind: type, value: object, prefix: str = "") -> dict[str, Scal
 
 
 def frame(rows: Sequence[Mapping[str, object]], library: str) -> "pandas.DataFrame | polars.DataFrame":
-    """Makes a data frame with all columns that any of the rows has; what a row lacks is None.
+    """Makes a data frame with all columns that any of the rows has; missing values are None.
 
     Args:
         rows: The rows, as names and values.
         library: One of `LIBRARIES`.
 
     Raises:
-        ConfigError: It is another one.
+        ConfigError: The library is not supported.
         Unavailable: It is not installed.
     """
     if library not in LIBRARIES:

@@ -180,7 +180,7 @@ def _why_nothing(out: Path, ended: RecordedCommand) -> str:
     elif not ended.is_seen:
         reason = (
             "no Python of the command loaded the recorder: it runs none, or runs `python -I`, `-E` or `-S` (leave that out), or "
-            "sets PYTHONPATH anew (keep what is in it: PYTHONPATH=src:$PYTHONPATH)."
+            "overwrites PYTHONPATH (keep what is in it: PYTHONPATH=src:$PYTHONPATH)."
         )
     elif not ended.frameworks:
         reason = (

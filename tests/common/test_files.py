@@ -208,7 +208,11 @@ def test_two_arrays_of_a_name_are_refused(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("absent", "there is no such file"), ("n" * 5000, "File name too long"), ("null\0", "no such name can be")],
+    [
+        ("absent", "there is no such file"),
+        ("n" * 5000, "File name too long"),
+        ("null\0", "no file can have such a name"),
+    ],
 )
 def test_a_path_that_cannot_be_opened_is_told_why(tmp_path: Path, name: str, said: str) -> None:
     with pytest.raises(Unreadable, match=said), open_plain(tmp_path / name):

@@ -136,7 +136,7 @@ def test_what_stops_a_ranking_is_said_once_for_all_rows(monkeypatch: pytest.Monk
         "* busy: torch:fsdp (34% to other processes)",
     ]
     assert explained(("cores",), zero1=replaced(cores=4), fsdp=FAIR) == [
-        "Ranked against torch:ddp in spite of it, as --allow says:",
+        "Ranked against torch:ddp in spite of this, because of --allow:",
         "* cores: torch:zero1 (4 and 2)",
     ]
     assert explained(zero1=FAIR) == explain_confounds({"torch:ddp": [REFERENCE]}, None, ()).splitlines() == []
@@ -184,5 +184,5 @@ def test_a_confounded_row_gets_no_verdict_until_it_is_allowed() -> None:
     assert "* cores: torch:fsdp (1 and 2)" in confounded.report("")
     allowed = confounded.conclude(frozenset({"cores", "shared-cores"}))
     assert allowed.speeds["torch:fsdp"].verdict == "2.00x faster"
-    assert "in spite of it, as --allow says:" in allowed.report("")
+    assert "in spite of this, because of --allow:" in allowed.report("")
     assert '"allowed": [\n  "cores",\n  "shared-cores"\n ]' in allowed.to_json()

@@ -267,7 +267,7 @@ def test_a_comparison_that_was_changed_has_no_results(
 def test_a_row_whose_result_is_gone_is_no_baseline(home: Path) -> None:
     for number in "12":
         (home / "compared" / "torch-ddp" / number / "result.json").unlink()
-    with pytest.raises(ConfigError, match=r"has no result of torch:ddp: 2 of .* runs are missing; go on with: "):
+    with pytest.raises(ConfigError, match=r"has no result of torch:ddp: 2 of .* runs are missing; continue with: "):
         load_earlier(home / "compared")
 
 

@@ -150,8 +150,8 @@ def test_it_says_what_is_missing_and_how_to_go_on(monkeypatch: pytest.MonkeyPatc
     loaded = load(Path("Nightly"))
     assert [len(row.results) for row in loaded.rows] == [1, 2, 1, 1]
     assert loaded.exit_code == 3
-    assert loaded.exit_reason == "5 of 10 runs are missing; go on with: samestep compare --resume Nightly"
-    assert "5 of 10 runs are missing; go on with: samestep compare --resume Nightly\n" in loaded.report("")
+    assert loaded.exit_reason == "5 of 10 runs are missing; continue with: samestep compare --resume Nightly"
+    assert "5 of 10 runs are missing; continue with: samestep compare --resume Nightly\n" in loaded.report("")
 
 
 # --- going on ---------------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def kept(here: Path) -> Path:
     [
         (
             "--steps 20",
-            "--steps is 30 there, and 20 here; leave out --steps to go on with it, or start another one with",
+            "--steps is 30 there, and 20 here; leave out --steps to continue it, or start another one with",
         ),
         ("--strategies torch:pp", "--strategies is torch:ddp there, and torch:pp here"),
         ("--strategies pp", "--strategies is torch:ddp there, and torch:pp here"),
@@ -259,8 +259,8 @@ def kept(here: Path) -> Path:
         ("--devices 2,4", "--vary is not given there, and devices=2,4 here"),
         ("--clip-norm 1", "--clip-norm is not given there, and 1.0 here"),
         ("--workload mnist-cnn", "--workload is digits-mlp+width=32 there, and mnist-cnn here"),
-        ("--out other", "--resume kept goes on with what is there; leave out --out."),
-        ("--file kept/compare.toml", "--resume kept goes on with what is there; leave out --file."),
+        ("--out other", "--resume kept continues what is there; leave out --out."),
+        ("--file kept/compare.toml", "--resume kept continues what is there; leave out --file."),
         ("--steps many", "--steps is 'many'; give a whole number."),
     ],
 )
@@ -304,7 +304,7 @@ def test_results_of_another_request_are_refused(kept: Path) -> None:
     leave(kept / "torch-ddp" / "2", elsewhere)
     told = refused("--resume", "kept")
     assert told.startswith("kept/torch-ddp/2 holds another run than compare.toml asks for: --workload is digits-mlp+wi")
-    assert told.endswith("; move it away, and --resume measures it anew.")
+    assert told.endswith("; move it away, and --resume measures it again.")
 
 
 def test_two_commands_do_not_measure_one_comparison(kept: Path) -> None:

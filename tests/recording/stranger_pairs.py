@@ -12,8 +12,8 @@ PAIRS = [
     ("terms", "twice", "unnamed", "A calls its model on 8 examples 8 times, and B on the same 16 times"),
     ("terms", "flat", "other_loss", "the same inputs and weights give another loss"),
     ("terms", "even flat", "other_loss", "the same inputs and weights give another loss"),
-    ("terms", "weighted", "class_weights", "but the loss function of B alone is given weights of classes"),
-    ("terms weighted", "heavier", "class_weights", "the loss functions of A and B are given other weights of classes"),
+    ("terms", "weighted", "class_weights", "but the loss function of B alone is given class weights"),
+    ("terms weighted", "heavier", "class_weights", "the loss functions of A and B are given different class weights"),
     (
         "closures",
         "kept",
@@ -31,7 +31,7 @@ PAIRS = [
     ("turns", "often", "other_turn", "step 4 updates "),
     ("prepared", "within", "same", "the two call their models on other numbers"),
     ("prepared", "shifted", "unnamed", "0 of A's 8 examples are among the 8 of B"),
-    ("prepared", "shifted", "unnamed", "where one argument is another one, such as the labels, no example is alike"),
+    ("prepared", "shifted", "unnamed", "where one argument differs, such as the labels, no example is the same"),
     ("prepared", "unbiased", "missing_gradients", "inner.bias gets a gradient in A alone"),
     ("cached", "lost", "missing_gradients", "get gradients in A alone"),
     (
@@ -98,7 +98,7 @@ GUESTS = [
     ("unfrozen", "late", "missing_gradients", "get gradients in A alone: frozen, detached"),
     ("restored", "anew", "same", ""),
     ("restored", "anew lost", "optimizer_state_lost", "step 2, update, layer 3: "),
-    ("restored", "anew fresh", "unnamed", "or a network that was made anew"),
+    ("restored", "anew fresh", "unnamed", "or a network that was created again"),
     ("share", "forgotten", "same_order_each_epoch", "step 2, data: B is given the examples of its own step 0 again"),
     ("redirected", "wrapped", "same", ""),
     ("redirected", "wrapped other", "unnamed", "step 2, data: 7 of A's 8 examples are among the 8 of B"),

@@ -91,7 +91,7 @@ def test_a_killed_run_keeps_its_steps(tmp_path: Path) -> None:
         (
             ["--", "env", "PYTHONPATH=src", sys.executable, "-c", "pass"],
             3,
-            "or sets PYTHONPATH anew (keep what is in it",
+            "or overwrites PYTHONPATH (keep what is in it",
         ),
         (["--", sys.executable, "-c", "pass"], 3, "imported neither torch nor keras"),
         (["--", sys.executable, "-c", "raise SystemExit(7)"], 7, "exit code 7 before its first step"),

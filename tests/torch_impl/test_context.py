@@ -95,7 +95,7 @@ def test_a_rank_of_two_keeps_half_and_the_outputs_of_its_attentions_once_more(ru
     ("workload", "devices", "message"),
     [
         (SIZED["mlp"], 2, "a context axis cuts the sequences of our transformer, as in prose-gpt"),
-        (SIZED["transformer"], 3, "a sequence of 16 does not divide among a context axis of 3"),
+        (SIZED["transformer"], 3, "a sequence of 16 positions does not divide among a context axis of 3"),
         (SIZED["transformer"], 8, "4 heads do not divide among a context axis of 8"),
     ],
 )

@@ -182,7 +182,7 @@ ACCUMULATED = r"torch:single with --accumulation-steps 2 mixes the same examples
         pytest.param(
             "torch:single+accumulation_steps=2",
             "h = h - h.mean(0)",
-            r"not the same function: \S+, and the mixing of a batch's examples in its forward pass is another one with "
+            r"not the same function: \S+, and the mixing of a batch's examples in its forward pass differs with "
             r"--accumulation-steps 2, which takes parts of a batch",
             marks=pytest.mark.slow,
         ),

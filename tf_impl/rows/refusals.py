@@ -34,7 +34,7 @@ ALREADY_COMPILED = {
     **NO_SWITCH,
     **NO_ORDER,
     "compile": "XLA compiles it in any case",
-    "experts": "XLA wants shapes that are known before a step, and how many tokens an expert takes is not",
+    "experts": "XLA needs shapes that are known before a step, and how many tokens an expert takes is not known",
 }
 NO_COLLECTIVES = {"compile": "XLA compiles no collectives of ours between the replicas of a process"}
 OWN_VARIABLES = {

@@ -81,7 +81,7 @@ def _shapes(x: object, name: str, rows: int, source: str) -> tuple[tuple[int, ..
     if odd is not None:
         raise ConfigError(
             f"--model {source}: segment '{name}' hands on {odd.dtype}; stages exchange real numbers alone: hand it on as "
-            f"x.to(h.dtype), or compute it anew."
+            f"x.to(h.dtype), or compute it again."
         )
     odd = next((each for each in tensors if not each.ndim or len(each) != rows), None)
     if odd is not None:

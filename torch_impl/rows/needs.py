@@ -124,7 +124,7 @@ def check_workers(run: Run) -> None:
     refuse_exchange(run, "its workers meet only at the server")
     if written := run.workload.model.facts.written:
         raise ConfigError(
-            f"{run.name} has its workers pull parameters anew in every step, and the forward pass of {run.workload.name} writes "
+            f"{run.name} has its workers pull parameters again in every step, and the forward pass of {run.workload.name} writes "
             f"{written[0]}; hold it in a buffer, or choose torch:ddp."
         )
 
@@ -145,7 +145,7 @@ def check_replicas(run: Run) -> None:
     if kept := (*facts.buffers, *facts.written):
         lost = "the buffers of" if facts.buffers else "what a forward pass writes into parameters of"
         raise ConfigError(
-            f"{run.name} makes its replicas anew in every step, which loses {lost} {run.workload.name} ({kept[0]}, ...); use "
+            f"{run.name} creates its replicas again in every step, which loses {lost} {run.workload.name} ({kept[0]}, ...); use "
             f"torch:ddp."
         )
 

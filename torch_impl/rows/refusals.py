@@ -59,7 +59,7 @@ NEW_REPLICAS = {
     **NO_ORDER,
     "recompute": "its replicas have parameters only while their forward pass runs",
     "compile": "its replicas are copies of the module, which drop what was compiled",
-    "norm": "its replicas are made anew in every step, which loses their running statistics",
+    "norm": "its replicas are created again in every step, which loses their running statistics",
 }
 BY_CALLS = {
     **NO_WHOLE_GRADIENT,

@@ -1,17 +1,17 @@
-"""What a step keeps between its forward and its backward pass, from the spec alone: the peak of activations of a device.
+"""The peak of the activations that a device saves between the forward and the backward pass, predicted from the spec alone.
 
 What each layer keeps is in the lists that a framework's catalogue names (`kept_torch.py`, `kept_torch_mixed.py`, `kept_tf.py`).
 Here it is multiplied by the examples that are in flight:
 
-    one replica      its shard of the batch; of accumulation steps, which follow each other in torch, one at a time; in
-                     TensorFlow nothing in the graph makes one wait for another, so all of them count
-    tensor           the same, of which what lies inside the pairs of layers is in parts
-    context          the same, of a model with fewer positions
+    one replica      its shard of the batch; of accumulation steps, one at a time in torch, where they follow each other, and
+                     all of them in TensorFlow, where nothing in the graph makes one wait for another
+    tensor           the same, but activations inside the pairs of layers are in parts
+    context          the same, for a model with fewer positions
     pipe             the rank's own stages, times the micro-batches that the schedule has in flight
 
-Korthikanti et al. count the same 16 D numbers a position and block that torch keeps; beside them two masks of dropout (we have
-none) and, without a fused attention, three tensors of scores, H T each: see `textbook_block_bytes`. Where the sequence is
-split, torch keeps the inputs that it gathered for each pair of layers; Megatron keeps its part and gathers again.
+Korthikanti et al. count the same 16 D numbers for each position and block that torch keeps, and in addition two dropout masks
+(we have none) and, without fused attention, three tensors of scores, H T each: see `textbook_block_bytes`. Where the sequence
+is split, torch keeps the inputs that it gathered for each pair of layers; Megatron keeps its part and gathers again.
 
 References:
     Korthikanti et al., arXiv 2205.05198, sections 4.1 and 4.2.
@@ -56,14 +56,14 @@ def activation_bytes(
     peaks: Peaks = ONE,
     as_it_comes: bool = False,
 ) -> int | None:
-    """Predicts the most bytes that a device keeps at once; None where nobody wrote down what, or a compiler decides.
+    """Predicts the most bytes that a device keeps at once; None if no list says what is kept, or a compiler decides it.
 
     Args:
         run: What is trained; its mesh says which part of the batch, and of layers, a device has.
         stages: The segments of each stage that the device holds; one stage of all of them, unless given.
         microbatches: The number of micro-batches that a pipeline cuts an accumulation step into.
-        peaks: As in `peak_bytes`.
-        as_it_comes: Whether linear layers keep what they take as it comes, where others keep casts.
+        peaks: Candidates for the micro-batches in flight, as in `peak_bytes`.
+        as_it_comes: Whether linear layers keep their inputs as they are, where others keep casts of them.
     """
     kept, lists = kept_by_stage(run, stages, as_it_comes), framework_info(run.framework).saved(run, as_it_comes)
     if kept is None or lists is None:
@@ -75,7 +75,7 @@ def activation_bytes(
 def kept_by_stage(
     run: Run, stages: Sequence[Sequence[Segment]] = (), as_it_comes: bool = False
 ) -> tuple[KeptByStage, ...] | None:
-    """Adds up what each stage keeps, whatever the number of examples; the arguments are those of `activation_bytes`."""
+    """Adds up what each stage keeps, for any number of examples; the arguments are those of `activation_bytes`."""
     more, run = tuple(axis.keeps(run) for axis in used(run.mesh)), as_left(run)
     twice, lists = bool(computed_twice(run)), framework_info(run.framework).saved(run, as_it_comes)
     item_bytes, model, parts = run.product_bytes, run.workload.model, run.mesh.parts("features")
@@ -152,7 +152,7 @@ def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int) -> lis
     Args:
         run: What is trained.
         schedule: A key of `SCHEDULES`.
-        microbatches: The number of micro-batches that go through together.
+        microbatches: The number of micro-batches of an accumulation step.
 
     Returns:
         One number for each place along the axis `pipe`.
@@ -167,13 +167,13 @@ def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int) -> lis
 def textbook_block_bytes(
     model: "TransformerSpec | DecoderSpec", rows: int, item_bytes: int, parts: int = 1, sequence: bool = False
 ) -> float:
-    """Returns the textbook's bytes of one transformer block: s b h (34 + 5 a s / h) at two bytes a number.
+    """Returns the textbook's bytes of one transformer block: s b h (34 + 5 a s / h) at two bytes for each number.
 
-    It has dropout, whose masks take one byte an element, and keeps all scores of the attention.
+    The textbook's block has dropout, whose masks take one byte for each element, and keeps all scores of the attention.
 
     Args:
         model: The spec.
-        rows: Examples.
+        rows: The number of examples.
         item_bytes: The bytes of a number.
         parts: The size of the axis `tensor`.
         sequence: Whether the sequence is split along it.

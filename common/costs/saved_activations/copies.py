@@ -1,4 +1,4 @@
-"""The copies of what products take of float32 where they compute in two bytes, in units of two bytes."""
+"""The two-byte copies of float32 factors that products keep where they compute in two bytes, in units of two bytes."""
 
 import dataclasses
 
@@ -6,11 +6,11 @@ from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_
 from samestep.common.workload.saved import Kept
 
 WIDE = 2
-"""Units of a number in float32."""
+"""How many units of two bytes a float32 number takes."""
 
 
 def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least_dims: int = 2) -> None:
-    """Adds the copies of kernels; one that data are multiplied with is kept by a convolution only, which has no need of it.
+    """Adds the copies of kernels; the kernel that multiplies the data is kept by convolutions only, which do not need it.
 
     Args:
         model: The spec.
@@ -29,12 +29,12 @@ def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least
 
 
 def keeps_wide(model: ModelSpec) -> bool:
-    """Returns whether segments hand on float32, which a norm keeps as it is: products would keep a copy of two bytes."""
+    """Returns whether activations between segments are float32: a norm keeps them so, and a product a two-byte copy."""
     return model.name == "transformer"
 
 
 def returns_wide(model: ModelSpec, segment: Segment) -> bool:
-    """Returns whether a segment returns float32 though its products do not: rows of tables, and what is added to them.
+    """Returns whether a segment returns float32 though its products do not: rows of tables, and sums with them.
 
     Args:
         model: The spec.

@@ -1,4 +1,4 @@
-"""What a model keeps where segments are computed again: inputs alone, and more while they are computed."""
+"""What a model keeps where segments are recomputed: their inputs alone, and more while they are recomputed."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ from samestep.common.workload.saved import BEHIND, Kept, SavedLists, keep_all
 
 
 def keeps_behind(run: Run, segment: Segment) -> bool:
-    """Returns whether operations behind the last parameters of a segment keep anything.
+    """Returns whether any operation after the last parameters of a segment keeps something.
 
     Args:
         run: What is trained.
@@ -31,10 +31,10 @@ def keeps_behind(run: Run, segment: Segment) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def keep_inputs(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
-    """Lists what segments keep that are computed again: of those between the first and the last, what goes into them.
+    """Lists what segments that are recomputed keep: those between the first and the last keep their inputs.
 
     Args:
-        lists: Those of the framework.
+        lists: The framework's lists of what is kept.
         model: The spec.
         item_bytes: The bytes of a number, as products take it.
 
@@ -54,10 +54,10 @@ def keep_inputs(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping
 
 
 def keep_again(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
-    """Lists what segments keep while they are computed again: inputs as well, of which products may only keep a copy.
+    """Lists what segments keep while they are recomputed: their inputs as well, of which products may keep only a copy.
 
     Args:
-        lists: Those of the framework.
+        lists: The framework's lists of what is kept.
         model: The spec.
         item_bytes: The bytes of a number, as products take it.
     """

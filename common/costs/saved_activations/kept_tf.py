@@ -9,10 +9,10 @@ Beside what torch keeps (`kept_torch.py`), the layers that are written out in pr
     layer norm    the centred input, its product with the reciprocal deviation, and that deviation; no mean
     RMS norm      its input, its output before the scale, and the reciprocal root
     gated mlp     as in torch
-    attention     q, k, v and its output, and the softmax of all scores, H T a position: it is not fused; and the causal mask
-                  where keys and values are gathered, no scores and no mask: they are computed again
-    experts       what torch keeps, with an mlp of as much as above; ids have four bytes, and how many tokens each expert takes
-    pooling       nothing: a mean needs a shape only; a maximum its input, and the larger one of each two rows
+    attention     q, k, v and its output, the causal mask, and the softmax of all scores, H T a position, as it is not fused;
+                  where keys and values are gathered, neither scores nor mask: they are computed again
+    experts       what torch keeps, with what an mlp keeps here; ids have four bytes; and how many tokens each expert takes
+    pooling       nothing for a mean, which needs a shape only; for a maximum its input, and the larger one of each two rows
     cross-entropy the log-probabilities and the targets, and the weights of targets if some do not count
     binary        exp(-|x|) and the targets as real numbers, and one byte that says where x >= 0
     squared error the difference
@@ -51,7 +51,7 @@ KeptLists = Callable[..., dict[str, Kept]]
 TENSORS = {"gelu": 3, "relu": 0}
 """The tensors that an activation keeps, beside what the next layer keeps."""
 PLACE_BYTES = 4
-"""Of the number of an expert, of a place among the tokens of experts, and of how many they are."""
+"""The bytes of the number of an expert, of a place among the tokens of experts, and of a count of tokens."""
 
 
 def _tensors(model: "CnnSpec | MlpSpec | RankerSpec | TransformerSpec", wide: int) -> int:
@@ -61,7 +61,7 @@ def _tensors(model: "CnnSpec | MlpSpec | RankerSpec | TransformerSpec", wide: in
 
 
 def mlp(model: "MlpSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
-    """Lists each layer's input, the batch's for the first; and what the activation behind each but the last keeps.
+    """Lists the input of each layer (of the first, the batch), and what the activation behind each layer but the last keeps.
 
     Args:
         model: The spec.
@@ -183,10 +183,10 @@ _GATHERING = {**_MODELS, "transformer": functools.partial(transformer, gathers=T
 
 
 def mixed(lists: Mapping[str, KeptLists], model: ModelSpec, item_bytes: int) -> dict[str, Kept]:
-    """Lists the same where nothing but the factors of products has two bytes.
+    """Lists the same where only the factors of products have two bytes.
 
     Args:
-        lists: Name of a model -> what it keeps otherwise.
+        lists: Name of a model -> the list of what it keeps without mixed precision.
         model: The spec.
         item_bytes: The bytes of a number, which are two.
     """
@@ -208,10 +208,10 @@ _SAVED = {
 
 
 def saved(run: Run, as_it_comes: bool) -> SavedLists:
-    """Returns which list says what a run in TensorFlow keeps.
+    """Returns the list of what a run in TensorFlow keeps.
 
     Args:
         run: What is trained.
-        as_it_comes: As in torch; nothing here does.
+        as_it_comes: As in torch; no layer here does that.
     """
     return _SAVED[getattr(run.options, "gathers_keys", False), run.product_bytes != run.item_bytes]

@@ -14,10 +14,10 @@ Each piece of memory counts once, however many operations keep it, and parameter
     batch norm        its input, and a mean and a reciprocal deviation for each channel, whatever the number of examples;
                       where it is frozen its input alone
     attention         q, k, v, its output, and for each head and position the log of the sum of its softmax; never the scores
-    experts           the router's probabilities; of each expert that a position takes its input and output, what an mlp keeps,
-                      the probability, the weight, and three ids of eight bytes; the sum of the probabilities
+    experts           the router's probabilities and their sum; for each expert that a position takes: its input and output, what
+                      an mlp keeps, the probability, the weight, and three ids of eight bytes
     rotary positions  a cosine and a sine for each position and element of a head, once for queries and keys
-    gated mlp         of each hidden unit the gate, what its activation returns, what that is multiplied with, and the product
+    gated mlp         for each hidden unit: the gate, the output of its activation, the other factor, and the product
     embedding         the ids
     cross-entropy     the log-probabilities, the targets, and the sum of the weights of the classes, one number
     squared error     the outputs and the targets
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def mlp(model: "MlpSpec", item_bytes: int) -> dict[str, Kept]:
-    """Lists each layer's input, the batch's for the first; and what the activation behind each but the last keeps.
+    """Lists the input of each layer (of the first, the batch), and what the activation behind each layer but the last keeps.
 
     Args:
         model: The spec.
@@ -117,9 +117,9 @@ def ranker(model: "RankerSpec", item_bytes: int) -> dict[str, Kept]:
 
 
 def transformer(model: "TransformerSpec", item_bytes: int) -> dict[str, Kept]:
-    """Lists what a block keeps per position: 2 D for what enters its pairs, 2 (D + 2) for norms, 12 D + H inside the pairs.
+    """Lists what a block keeps a position: 2 D for the inputs of its pairs, 2 (D + 2) for norms, 12 D + H inside the pairs.
 
-    In the style of LLaMA norms keep 2 (2 D + 1), and the mlp four times its hidden units.
+    In the style of LLaMA, norms keep 2 (2 D + 1), and the mlp keeps four numbers for each hidden unit.
 
     Args:
         model: The spec.
@@ -169,8 +169,8 @@ def _mixture(model: "TransformerSpec", item_bytes: int) -> int:
 def decoder(model: "DecoderSpec", item_bytes: int) -> dict[str, Kept]:
     """Lists what a published model would keep, from the operations that its paper names; nobody has measured it.
 
-    A gated mlp keeps the input and the output of its gate's activation, what that is multiplied with, and the product. An RMS
-    norm has no mean. Rotated queries and keys take the place of those that were rotated. A mixture keeps what that of our
+    A gated mlp keeps the input and the output of its gate's activation, the other factor, and the product. An RMS norm has no
+    mean. Rotated queries and keys are kept in place of the unrotated ones. A mixture of experts keeps what that of our
     transformer does. Latent vectors are kept whole.
 
     Args:
@@ -217,11 +217,11 @@ LISTS = SavedLists(KEPT, in_order=True)
 
 
 def saved(run: Run, as_it_comes: bool) -> SavedLists:
-    """Returns which list says what a run in torch keeps.
+    """Returns the list of what a run in torch keeps.
 
     Args:
         run: What is trained.
-        as_it_comes: Whether linear layers keep what they take as it comes.
+        as_it_comes: Whether linear layers keep their inputs as they are, and no casts of them.
     """
     if run.product_bytes == run.item_bytes:
         return LISTS

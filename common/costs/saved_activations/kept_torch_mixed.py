@@ -7,15 +7,15 @@ It is what `kept_torch.py` lists, with these differences:
     RMS norm          in float32, and counts twice, also where parameters are gathered in two bytes
     batch norm        its mean and reciprocal deviation are in float32; its scale is widened where it was gathered in two bytes
     attention         the logs of its sums are in float32
-    a cast            what products take of float32 is copied, once for each product: inputs that are data, and the output of a
+    a cast            float32 factors of products are copied, once for each product: inputs that are data, and the output of a
                       norm once for each of queries, keys and values, and for up and gate, where it otherwise is one tensor
-    kernels           are copied as well, and kept for the gradient of what they are multiplied with, for each micro-batch
+    kernels           are copied as well, for each micro-batch, and kept for the gradient of the other factor
 
-Where parameters are gathered in two bytes (`gathered`), what goes on from layer to layer has two bytes as well: nothing but the
-sums of attention and the loss is in float32, and only data need a copy.
+Where parameters are gathered in two bytes (`gathered`), activations between layers have two bytes as well: only the sums of
+attention and the loss are in float32, and only data need a copy.
 
-Stage 3 of DeepSpeed has a linear function of its own, which keeps what it takes as it comes (`as_it_comes`): no kernel, and in
-float32 what is in float32.
+Stage 3 of DeepSpeed has a linear function of its own, which keeps its inputs as they are (`as_it_comes`): no kernels, and
+float32 inputs in float32.
 
 References:
     aten/src/ATen/autocast_mode.h of torch 2.13 (which operations cast, and that only kernels are cast once a pass).
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def kept(model: ModelSpec, item_bytes: int, gathered: bool = False, as_it_comes: bool = False) -> dict[str, Kept]:
-    """Lists what each segment keeps, and the loss; nothing of models that nobody wrote down.
+    """Lists what each segment and the loss keep; empty for models that have no list.
 
     Args:
         model: The spec.
@@ -90,7 +90,7 @@ def _with_norms(model: "TransformerSpec", found: dict[str, Kept], gathered: bool
 
 
 _MORE = {"transformer": _with_norms}
-"""Of which model more than its loss has four bytes."""
+"""The models of which more than the loss has four bytes."""
 _CAST = SavedLists(
     dict.fromkeys(kept_torch.TRAINED, kept),
     in_order=True,
@@ -102,11 +102,11 @@ _AS_IT_COMES = SavedLists(dict.fromkeys(kept_torch.TRAINED, functools.partial(ke
 
 
 def saved_mixed(run: Run, as_it_comes: bool) -> SavedLists:
-    """Returns which list says what a run in mixed precision keeps.
+    """Returns the list of what a run in mixed precision keeps.
 
     Args:
         run: What is trained.
-        as_it_comes: Whether linear layers keep what they take as it comes.
+        as_it_comes: Whether linear layers keep their inputs as they are, and no casts of them.
     """
     if as_it_comes:
         return _AS_IT_COMES

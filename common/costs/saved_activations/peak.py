@@ -1,4 +1,4 @@
-"""The most bytes that a device keeps at once, of what its stages keep of each example, micro-batch and batch.
+"""The most bytes that a device keeps at once, given what its stages keep for each example, micro-batch and batch.
 
 What a stage keeps does not depend on how many examples there are. A search for micro-batches adds it up once. A micro-batch
 is in flight on a rank of a pipeline from when it has gone forward through a stage of it until it has come back.
@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 Counts = tuple[int, int]
-"""Of one stage: micro-batches that have not come back, and those whose gradient by the weights is put off."""
+"""For one stage: the micro-batches that have not come back, and those whose gradient by the weights is deferred."""
 
 
 class Moment(NamedTuple):
-    """What is in flight ahead of a backward pass.
+    """What is in flight just before a backward pass.
 
     Attributes:
-        counts: Those of each stage of a rank.
-        stage: Through which of them the pass goes; where gradients by weights are put off, none is computed again for it.
+        counts: The counts of each stage of a rank.
+        stage: The stage through which the pass goes; where gradients by the weights are deferred, nothing is recomputed for it.
     """
 
     counts: tuple[Counts, ...]
@@ -31,9 +31,9 @@ class Moment(NamedTuple):
 Peaks = tuple[Moment, ...]
 """Candidates for a rank's peak."""
 ONE: Peaks = (Moment(((1, 0),)),)
-"""Those of a stage that takes one micro-batch at a time."""
+"""The candidates of a stage that takes one micro-batch at a time."""
 _SEEN_ROUNDS = 4
-"""Rounds of an interleaved schedule in which every moment is seen: two pairs behind those that are taken ahead."""
+"""The rounds of an interleaved schedule that show every moment: two pairs after those of the warm-up."""
 
 
 class KeptBytes(NamedTuple):
@@ -50,8 +50,8 @@ class KeptBytes(NamedTuple):
         """Returns both together.
 
         Args:
-            other: What comes on top.
-            times: How often; -1 takes it away.
+            other: The bytes to add.
+            times: How often to add them; -1 subtracts them.
         """
         return KeptBytes(*(one + times * more for one, more in zip(self, other, strict=True)))
 
@@ -69,9 +69,9 @@ class KeptByStage(NamedTuple):
     """What a stage of the model keeps on a device for its backward pass.
 
     Attributes:
-        now: Until the gradient by its inputs was taken.
-        late: Until that by its weights was taken, which may be put off.
-        again: What it keeps more while a segment is computed again, of those segments that may need most.
+        now: What it keeps until the gradient by its inputs is computed.
+        late: What it keeps until the gradient by its weights is computed, which may be deferred.
+        again: What it keeps in addition while a segment is recomputed, for the segments that may need most.
     """
 
     now: KeptBytes
@@ -107,7 +107,7 @@ def _in_flight(kept: tuple[int, int, int, int], counts: Counts) -> int:
 
 
 def largest(kept: Sequence[KeptBytes]) -> tuple[KeptBytes, ...]:
-    """Returns those of several that are not below another one in everything, whatever the number of examples.
+    """Returns those of several that no other one exceeds for every number of examples.
 
     Args:
         kept: All of them.
@@ -122,7 +122,7 @@ def largest(kept: Sequence[KeptBytes]) -> tuple[KeptBytes, ...]:
 def in_flight(schedule: str, ranks: int, rank: int, microbatches: int) -> Peaks:
     """Counts the micro-batches of each stage of a rank at every moment that can be its peak of memory.
 
-    Which one is the peak depends on the sizes of the stages, and on what of a stage is computed again for its backward pass.
+    Which moment is the peak depends on the sizes of the stages, and on what is recomputed for the backward pass of a stage.
 
     Args:
         schedule: A key of `SCHEDULES`.

@@ -1,1 +1,1 @@
-"""Batch normalisation: its statistics are taken of examples that meet, so what is learned depends on which do."""
+"""Batch normalisation: its statistics are those of the examples that are computed together, so the step depends on which are."""

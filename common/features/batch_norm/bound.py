@@ -1,4 +1,4 @@
-"""How far rounding goes on its way through batch normalisations."""
+"""How much rounding errors grow on their way through batch normalisations."""
 
 import math
 
@@ -7,7 +7,7 @@ from samestep.common.strategy import Run
 
 _GELU_SQUARED = 1 / 3 + 1 / (2 * math.sqrt(3) * math.pi)
 DIVISION = {"relu": math.pi / (math.pi - 1), "gelu": _GELU_SQUARED / (_GELU_SQUARED - 1 / (4 * math.pi))}
-"""What an activation returns of normal numbers, squared, over its variance: 1.47 and 1.23."""
+"""Activation -> the mean square of what it returns for normal numbers, divided by the variance: 1.47 and 1.23."""
 MOST_GROWTH = 100
 """By how much normalisations may let the square of a rounding error grow; beyond that, nearly nothing would be too much."""
 
@@ -16,8 +16,8 @@ def error_growth(run: Run) -> float:
     """Returns by how much the square of a rounding error grows on its way through the batch normalisations of a model.
 
     Products round numbers relative to their size; a normalisation subtracts their mean and divides by their deviation. So the
-    square of an error grows by E[z^2] / Var[z] of what the layer takes, which is `DIVISION` behind an activation. A deviation
-    that is taken of n numbers is itself too small at times, which makes it (n - 2) / (n - 3) times more in the mean.
+    square of an error grows by E[z^2] / Var[z] of the layer's input, which is `DIVISION` after an activation. A deviation
+    computed from n numbers is at times too small itself, which adds a factor of (n - 2) / (n - 3) in the mean.
 
     References:
         Yang et al., arXiv 1902.08129, "A Mean Field Theory of Batch Normalization", which has the same factors for gradients.
@@ -31,10 +31,10 @@ def error_growth(run: Run) -> float:
 
 
 def say_growth(run: Run) -> str:
-    """Says where rounding errors grow beyond what can be judged, as what is rounded; "" if they do not."""
+    """Says, as a noun clause, where rounding errors grow beyond what can be judged; "" if they do not."""
     if error_growth(run) <= MOST_GROWTH:
         return ""
     return (
-        f"what {len(batch_norms(run.workload.model))} normalisations one behind the other divide by the deviation of "
+        f"what {len(batch_norms(run.workload.model))} successive normalisations divide by the deviation of "
         f"{numbers_of_statistics(run)} numbers"
     )

@@ -1,6 +1,6 @@
-"""What batch normalisations exchange that take the statistics of the whole batch (`--batch-norm sync`).
+"""What batch normalisations with the statistics of the whole batch (`--batch-norm sync`) exchange.
 
-Of each channel, torch's ranks sum the mean and then the variance in the forward pass, and their two gradients in the backward
+For each channel, torch's ranks sum the mean and then the variance in the forward pass, and their two gradients in the backward
 pass. So do our models in TensorFlow. Keras sums the values, their squares and their number at once, and two gradients.
 
 References:

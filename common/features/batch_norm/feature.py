@@ -16,12 +16,12 @@ from samestep.common.strategy import Run
 
 
 def norms_apart(run: Run) -> tuple[str, ...]:
-    """Returns the layers of a user's model whose running statistics each replica moves by those of its own examples."""
+    """Returns the layers of a user's model whose running statistics each replica updates with those of its own examples."""
     return tuple(framework_norms(run.workload.model)) if run.batch_norm == "local" else ()
 
 
 def suspect_statistics(run: Run) -> Suspect | None:
-    """Suspects the statistics of each replica's own shard, and running buffers of the user's, which move by them as well."""
+    """Suspects the statistics of each replica's own shard, and the user's running buffers, which are updated by them as well."""
     held, running = [], run.workload.model.facts.habits.running
     if norms := norms_apart(run):
         held.append(f"the local statistics of {count_layers(norms, 'BatchNorm layer')}")
@@ -33,7 +33,7 @@ def suspect_statistics(run: Run) -> Suspect | None:
 
 
 def of_whole(run: Run) -> Run:
-    """Returns the run of one device that has all of a batch: its own statistics are those of all."""
+    """Returns the run of one device that takes the whole batch: its local statistics are those of the whole batch."""
     return dataclasses.replace(run, batch_norm="local") if run.batch_norm == "sync" else run
 
 

@@ -9,7 +9,7 @@ STATISTICS = ("local", "sync", "frozen")
 
 @dataclasses.dataclass(frozen=True)
 class BatchNormFlags:
-    """Of which examples statistics are taken."""
+    """Which examples the statistics are computed from."""
 
     batch_norm: str = flag(
         "local",

@@ -28,11 +28,11 @@ def _still(evidence: Evidence) -> list[SeenTensor]:
 def _shown(evidence: Evidence) -> str:
     """Returns what shows that B normalizes otherwise: the loss, or gradients of weights that are zero; "" if nothing does."""
     if evidence.phase == "loss":
-        return "the loss is another"
+        return "the loss differs"
     apart, starts = differing(evidence.gradients), {each.name: each.before for each in evidence.moves}
     if not apart or any(each.kind == "bias" or starts[each.name].any() for each in apart):
         return ""
-    return f"the loss is the same only because of zeros in {names_of(apart)}, whose gradient is another"
+    return f"the loss is the same only because of zeros in {names_of(apart)}, whose gradient differs"
 
 
 def _stand_still(evidence: Evidence) -> Words | None:

@@ -1,12 +1,13 @@
 """Batch normalisation of our own models: one definition for all three mirrors, that of torch.
 
 A channel is normalised by the mean and the biased variance of its inputs in training, and by running ones in evaluation. After
-a step the running mean is (1 - MOMENTUM) x itself + MOMENTUM x the mean, and the running variance moves likewise to the unbiased
-variance. (Keras moves it to the biased one, by a hundredth, and has an epsilon of 1e-3.)
+a step the running mean is (1 - MOMENTUM) x itself + MOMENTUM x the mean, and the running variance moves in the same way towards
+the unbiased variance. (Keras moves it towards the biased one, by a hundredth, and has an epsilon of 1e-3.)
 
-`--batch-norm` says of which examples: of each replica's micro-batch (local), of the whole batch (sync), or none (frozen: the
-running statistics are used and kept). The running statistics that count are those of the first replica, which is what
-DistributedDataParallel broadcasts and what a variable of MirroredStrategy reads as. It takes its micro-batches in order.
+`--batch-norm` says which examples the statistics are computed from: each replica's micro-batch (local), the whole batch (sync),
+or none (frozen: the running statistics are used and left unchanged). The running statistics that count are those of the first
+replica, which is what DistributedDataParallel broadcasts and what a variable of MirroredStrategy reads as. It takes its
+micro-batches in order.
 
 References:
     Ioffe and Szegedy, arXiv 1502.03167; torch.nn.BatchNorm2d (torch 2.13); keras.layers.BatchNormalization (Keras 3.15).
@@ -31,18 +32,18 @@ def batch_norms(model: ModelSpec) -> dict[str, int]:
 
 
 def framework_norms(model: ModelSpec) -> Mapping[str, int]:
-    """Returns the batch normalisations of a user's model, which are layers of its framework, likewise."""
+    """Returns the same for the batch normalisations of a user's model, which are layers of its framework."""
     return model.facts.featured.get("batch_norm", {})
 
 
 def buffers(model: ModelSpec) -> dict[str, tuple[int, float]]:
-    """Returns the running statistics of one of our models: the size of each, and the number it is filled with at first."""
+    """Returns the running statistics of one of our models: the size of each, and its initial value."""
     first = {"running_mean": 0.0, "running_var": 1.0}
     return {f"{path}/{name}": (size, first[name]) for path, size in batch_norms(model).items() for name in first}
 
 
 def examples_of_statistics(run: Run) -> int:
-    """Returns how many neighbouring examples a batch normalisation takes its statistics of; 0 if it takes the running ones."""
+    """Returns how many neighbouring examples the statistics of a batch normalisation come from; 0 if it uses running ones."""
     if run.batch_norm == "frozen":
         return 0
     return run.batch_size // (1 if run.batch_norm == "sync" else run.mesh.replicas * run.microbatches)
@@ -54,19 +55,19 @@ def share_left(run: Run) -> float:
 
 
 def takes_shares(run: Run) -> bool:
-    """Returns whether one of our models takes statistics of parts of a batch, so that the number of parts decides its numbers."""
+    """Returns whether one of our models computes statistics of parts of a batch, so the number of parts affects its numbers."""
     return run.batch_norm == "local" and bool(batch_norms(run.workload.model))
 
 
 def numbers_of_statistics(run: Run) -> int:
-    """Returns the fewest numbers that a normalisation takes its statistics of, as its segment returns them; 0 if frozen."""
+    """Returns the fewest numbers from which a normalisation computes its statistics, as its segment returns them; 0 if frozen."""
     names = batch_norms(run.workload.model)
     normed = [segment for segment in run.workload.model.segments() if f"{segment.name}/norm" in names]
     return examples_of_statistics(run) * min(math.prod(segment.outputs[:-1]) for segment in normed)
 
 
 def check_statistics(run: Run) -> None:
-    """Refuses statistics that cannot be: of micro-batches yet to come, or of one number.
+    """Refuses statistics that cannot be computed: those of micro-batches yet to come, or of one number.
 
     Raises:
         ConfigError: They are asked for.

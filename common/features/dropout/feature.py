@@ -9,7 +9,7 @@ from samestep.common.workload.models.spec import ModelSpec
 
 
 def rate_of(model: ModelSpec) -> float:
-    """Returns the share of elements that one of our models drops; a user's own is a matter of its framework."""
+    """Returns the share of elements that one of our models drops; the dropout of a user's model belongs to its framework."""
     return vars(model).get("dropout", 0.0)
 
 

@@ -1,7 +1,7 @@
 """Which elements dropout keeps: a function of (seed, step, layer, GLOBAL example, element), and of nothing else.
 
 So the mask is the same whatever the number of shards, ranks, micro-batches or recomputations, and it is the same in all
-frameworks: each computes it on its own device, of the keys of its examples.
+frameworks: each computes it on its own device, from the keys of its examples.
 """
 
 import operator
@@ -13,7 +13,7 @@ def keeps(keys: Integers, elements: Integers, layer: int, rate: float, shift: Sh
     """Returns whether each element of each example is kept.
 
     Args:
-        keys: The key of each example, with dims of one behind the first.
+        keys: The key of each example, followed by dims of size one.
         elements: The index of each element in the unsharded activation of one example.
         layer: Which dropout of the model, from 0.
         rate: The share of elements that are dropped.

@@ -1,1 +1,1 @@
-"""Experts: each token takes some of the mlps of its block, which a router chooses; all of their tokens, none is dropped."""
+"""Experts: each token takes some of the mlps of its block, which a router chooses; no token is dropped."""

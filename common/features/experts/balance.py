@@ -5,9 +5,9 @@ Each block adds to the mean loss
 
     balance x E x sum over experts of f x P,    f = (tokens that take the expert) / (k T),    P = (sum of its probabilities) / T
 
-Where the tokens are spread evenly both are 1 / E, and it is `balance`. It is no mean over shards: f of the whole batch multiplies
-each P, so ranks sum the tokens of each expert in every step, L x E numbers, between the forward and the backward pass. f counts,
-and has no gradient.
+Where the tokens are spread evenly, both f and P are 1 / E, and the loss is `balance`. It is not a mean over shards: f of the
+whole batch multiplies each P, so in every step ranks sum the tokens of each expert, L x E numbers, between the forward and the
+backward pass. f is a count and has no gradient.
 
 References:
     Fedus et al., arXiv 2101.03961, equations 4 to 6; Qiu et al., arXiv 2501.11873 (of the global batch).
@@ -20,10 +20,10 @@ from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, num_positions
 
-NOT_ROUNDED = "it rounds the router's scores, and a token between two experts takes the other one"
+NOT_ROUNDED = "it rounds the router's scores, and a token between two experts may then take the other one"
 """Why a mixture of experts takes no technique that rounds a pass, whatever row trains it."""
-AS_WRITTEN = "it wants shapes that are known before a step, and how many tokens an expert takes is not"
-"""Why it takes none that writes the code of a pass anew."""
+AS_WRITTEN = "it needs shapes that are known before a step, and how many tokens an expert takes is not known"
+"""Why a mixture of experts takes no technique that compiles a pass."""
 
 
 def num_experts(model: ModelSpec) -> int:
@@ -32,19 +32,19 @@ def num_experts(model: ModelSpec) -> int:
 
 
 def balance_of(model: ModelSpec) -> float:
-    """Returns how much the load-balancing loss counts; 0 of a model without experts."""
+    """Returns the weight of the load-balancing loss; 0 for a model without experts."""
     return vars(model).get("balance", 0.0) if num_experts(model) else 0.0
 
 
 def scale_of(run: Run) -> float:
-    """Returns what a block's sum over experts of (tokens that take it) x (sum of its probabilities) is multiplied with."""
+    """Returns the factor of a block's sum over experts of (tokens that take it) x (sum of its probabilities)."""
     model = run.workload.model
     tokens = run.batch_size * num_positions(model)
     return balance_of(model) * num_experts(model) / (vars(model)["top_k"] * tokens * tokens)
 
 
 def check_balance(run: Run) -> None:
-    """Refuses what would make the load-balancing loss another one, or experts something that nobody can judge.
+    """Refuses what would change the load-balancing loss, or make a mixture of experts impossible to judge.
 
     Raises:
         ConfigError: It is asked for.
@@ -72,7 +72,8 @@ def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
     )
     yield (
         run.passes > 1,
-        "the load-balancing loss is of the whole batch, and --accumulation-steps sees one micro-batch at a time; leave it out",
+        "the load-balancing loss depends on the whole batch, and --accumulation-steps sees one micro-batch at a "
+        "time; leave it out",
     )
 
 

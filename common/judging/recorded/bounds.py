@@ -1,4 +1,4 @@
-"""To what a run clips its gradients, and how near it came: a run that does not clip is the same if no step reached the bound."""
+"""The bound to which a run clips its gradients, and whether a step reached it: if none did, clipping makes no difference."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class Bound:
     Attributes:
         most: The largest norm that clipping leaves; None if no step clips.
         norm: The largest norm of the gradient before clipping; None if none was recorded.
-        others: Bounds of which nobody knows whether they were reached, by the names of their scalars.
+        others: Bounds of which a record does not say whether they were reached, by the names of their scalars.
     """
 
     most: float | None = None
@@ -38,7 +38,7 @@ class Bound:
 
 
 def unreached(a: Bound, b: Bound) -> tuple[str, ...]:
-    """Returns what is said where only one of two runs clips, and they are the same.
+    """Returns the note on two runs that are the same although only one of them clips.
 
     Args:
         a: The bound of the one.
@@ -54,7 +54,7 @@ def unreached(a: Bound, b: Bound) -> tuple[str, ...]:
 
 
 def one_sided(a: Bound, b: Bound) -> tuple[str, ...]:
-    """Returns what is said where only one of two runs clips in a way of which a record keeps no norm.
+    """Returns the note on only one of two runs clipping in a way of which a record keeps no norm.
 
     Args:
         a: The bound of the one.

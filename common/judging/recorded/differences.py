@@ -1,4 +1,4 @@
-"""How far tensors are apart in two recorded runs, and what that is divided by: how far a rounding moves them."""
+"""How far tensors are apart in two recorded runs, relative to how far rounding moves them."""
 
 import dataclasses
 import math
@@ -11,16 +11,16 @@ from samestep.common.steps.record import Phase, RecordHeader
 from samestep.common.steps.recorded_run import Sums
 
 THRESHOLD = 10.0
-"""How many times the yardstick a difference must have to be no rounding. Of 500 healthy pairs (`benchmarks/alarms.py`) the
-worst that are the same have 3.68."""
+"""How many times the yardstick a difference must be to be more than rounding. Of 500 healthy pairs (`benchmarks/alarms.py`),
+the worst that are the same have 3.68."""
 FLOAT64 = 1e-10
-"""The yardstick of a float64 record, relative to the norm: a thousand times what healthy pairs have."""
+"""The yardstick of a float64 record, relative to the norm: a thousand times the difference of healthy pairs."""
 DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 """How a record spells a dtype -> how `UNIT_ROUNDOFF` does."""
 LINE = 2.0**12
-"""Up to so many numbers are projected in one sum. Those of a larger tensor are, row by row and then column by column."""
+"""The most numbers that are projected in one sum. A larger tensor is projected row by row and then column by column."""
 _NOTHING, _FINITE, _INFINITE, _NO_NUMBER = range(4)
-"""What a tensor holds: nothing or zeros, finite numbers, something infinite, or something that is not a number."""
+"""What a tensor holds: nothing or zeros, finite numbers, an infinite number, or NaN."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,8 +29,8 @@ class RoundingScale:
 
     Attributes:
         rounding: For each tensor, the norm of the difference that rounding makes.
-        same: The most that a difference may have of it to be rounding.
-        different: From how much on it is none. Between the two, nobody can tell.
+        same: Up to how many times that a difference is rounding.
+        different: From how many times on it is more than rounding. Between the two, it cannot be decided.
     """
 
     rounding: np.ndarray
@@ -47,7 +47,7 @@ class ComparedTensors:
         other: In B.
         scale: What differences are divided by.
         apart: The norm of the difference of each tensor.
-        times: The difference of each tensor, in multiples of what rounding makes.
+        times: The difference of each tensor, as a multiple of the difference that rounding makes.
     """
 
     one: Sums
@@ -68,7 +68,7 @@ class ComparedTensors:
 
     @property
     def apart_most(self) -> tuple[bool, np.ndarray]:
-        """Whether any tensor differs for certain, and which do then; if none does, which may."""
+        """Whether any tensor differs for certain, and which ones do; if none does, which ones may."""
         is_certain = bool(self.differs.any())
         return is_certain, self.differs if is_certain else self.is_unsure
 
@@ -79,7 +79,7 @@ class ComparedTensors:
 
 
 def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
-    """Returns what a tensor would have if its gradient were as large as those of the model are.
+    """Returns the norm that a tensor's gradient would have if it were as large as the gradients of the model on average.
 
     The true gradient of a key bias is zero: what it holds is rounding of larger numbers that cancel.
 
@@ -97,7 +97,7 @@ def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
 
 
 def of_projecting(norm: np.ndarray, pairing: Pairing, phase: Phase) -> np.ndarray:
-    """Returns how far the projections of the same weights may be apart; of those that reruns perturb, they show it.
+    """Returns how far the projections of the same weights may be apart; for weights that reruns perturb, the reruns show it.
 
     After k of n numbers of size r, a projection has about r sqrt(k), and rounds it by u / sqrt(3). Together that is
     u sqrt(n / 6) of the norm r sqrt(n), and sqrt(2) times as much between two runs that add up in other orders, as XLA does.
@@ -199,7 +199,7 @@ def apart_of(one: Sums, other: Sums) -> np.ndarray:
 
 
 def multiples(apart: np.ndarray, rounding: np.ndarray) -> np.ndarray:
-    """Returns how many times differences have what rounding makes; 0 where nobody knows.
+    """Returns differences as multiples of what rounding makes; 0 where that is not known.
 
     Args:
         apart: The difference of each tensor.
@@ -212,7 +212,7 @@ def multiples(apart: np.ndarray, rounding: np.ndarray) -> np.ndarray:
 
 
 def times_rounding(apart: float, rounding: float) -> float:
-    """Returns how many times a difference has what rounding makes. Infinitely many times, if that is nothing.
+    """Returns a difference as a multiple of what rounding makes; infinity if that is zero.
 
     Args:
         apart: The difference.

@@ -24,7 +24,8 @@ from samestep.common.steps.record import FOLLOWER
 from samestep.common.steps.recorded_run import RunStep, Sums
 
 REGROUPED = (
-    "the optimizers' groups are the same in another order, or cut otherwise: whether a parameter is in the right one shows in "
+    "the optimizers' groups are the same in another order, or split differently: whether a parameter is in the "
+    "right one shows in "
     "its update alone"
 )
 KINK = 0.01
@@ -78,7 +79,7 @@ def _scalars(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     if not differ and not any(each.name not in COMPUTED for each in split):
         return None
     words = other_values(one.scalars, other.scalars, differ)[:4]
-    words += [f"{each.name} of rank {each.ranks[0]} of B is another one" for each in split[: not words]]
+    words += [f"{each.name} differs on rank {each.ranks[0]} of B" for each in split[: not words]]
     ranks = () if differ else split[0].ranks
     if not split and is_regrouped(one.scalars, other.scalars, differ):
         walk.asides[REGROUPED] = None
@@ -147,7 +148,9 @@ def _say(seen: dict[str, SeenTensor], differing: set[str], name: str, broken: st
     if name not in differing:
         return f"the gradient of {name} is infinite or not a number {broken}", None
     if (ratio := common_ratio(list(seen.values()))) is not None:
-        words = f"every gradient is {spell(ratio)} x A's" if ratio else "B has a gradient of nothing that has one in A"
+        words = (
+            f"every gradient is {spell(ratio)} x A's" if ratio else "B has no gradient for any tensor that has one in A"
+        )
         return words, ratio
     apart = [each for each in seen.values() if each.name in differing]
     if len(apart) == len(differing) and (ratio := common_ratio(apart)) is not None:

@@ -1,6 +1,7 @@
-"""Which network is which of another record, where names only count them: networks of a class, averages of the weights, teachers.
+"""Pairs the networks of two records whose names only count them: networks of one class, averages of the weights, teachers.
 
-One that a script alone has is counted as well, and the others may have other numbers then. So what they do decides.
+A network that only one script has is counted as well, and may change the numbers of the others. So they are paired by what they
+do.
 """
 
 import itertools
@@ -19,7 +20,7 @@ same weights are apart by rounding."""
 
 
 def pair_followers(a: RecordedRun, b: RecordedRun) -> tuple[dict[int, int], list[int]]:
-    """Pairs the networks of A with those of B that have their shapes, those first that move most alike.
+    """Pairs the networks of A with those of B of the same shapes, beginning with those that move most alike.
 
     Args:
         a: The one.
@@ -80,9 +81,9 @@ def _unlike(weights: Sequence[Sequence[Sums]], own: Sequence[int], places: Seque
 
 
 def pair_by_class(a: RecordedRun, b: RecordedRun) -> dict[int, int]:
-    """Pairs the networks of a class whole, those first that are most alike, where the two runs have more of them or others.
+    """Pairs whole networks of one class, the most alike first, where the runs have different ones or different numbers of them.
 
-    As where one run alone trains the teacher, which is of the student's class: their numbers tell nothing then.
+    For example, only one run trains the teacher, which is of the student's class: the numbers in the names then say nothing.
 
     Args:
         a: The one.
@@ -124,7 +125,7 @@ def _unlikes(sums: Sequence[Sequence[Sums]], own: Sequence[int], places: Sequenc
 
 
 def pair_only_network(a: RecordedRun, b: RecordedRun) -> dict[int, int]:
-    """Pairs the only network of one run with that of several in the other which is most like it.
+    """Pairs the only network of one run with the one that is most like it among several in the other run.
 
     Networks have a prefix where there are several. An encoder and its copy have the same shapes and start from the same weights,
     so what counts is which of them gets gradients, and whose first update is the same.

@@ -25,21 +25,21 @@ OTHER_NUMBERS = (
 )
 COMPUTED_EXAMPLES = (
     "some examples are computed from the weights, as points that a network has chosen: run again from weights that rounding has "
-    "moved, the same script has others"
+    "moved, the same script has different ones"
 )
 ALL_ARGUMENTS = (
-    "an example is all that a model is called on for one row: where one argument is another one, such as the labels, no example "
-    "is alike"
+    "an example is all that a model is called on for one row: where one argument differs, such as the labels, no "
+    "example is the same"
 )
 OTHER_MASK = (
-    "what an attention_mask or a padding_mask hides is no part of an example: where it hides other places, what else the model "
-    "is called on counts as other data"
+    "what an attention_mask or a padding_mask hides is no part of an example: where it hides other places, "
+    "everything else that the model is called on counts as different data"
 )
 IN_NONE = ("none",)
 LONE = 10.0
-"""How many times the share of a gradient that would be seen a loss has to be off, to be known to differ alone."""
+"""By how many times the visible share of a gradient a loss has to be off for it to be certain that the loss alone differs."""
 COMPUTED = ("loss", "gradient", "clipping", "update")
-"""Phases in which a step computes something of its examples."""
+"""The phases in which a step computes something from its examples."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,11 +52,11 @@ class Finding:
         is_kink: Whether a unit that rounding tipped over a kink would look like that.
         is_first: Whether it is known that no phase before it differs.
         has_other_targets: Whether the targets are what differs.
-        shows_in: Phases of which one has to be the next that differs for certain, else this is no difference; empty if it always
+        shows_in: Phases one of which has to be the next that differs for certain, or this is no difference; empty if it always
             is one, and IN_NONE if it never is.
-        aside: What is said of it if it is none.
-        beside: What is said beside it if it is the first, as clauses.
-        is_of_one: Whether it is of tensors that only one run has.
+        aside: The note on it if it is no difference.
+        beside: Further notes, as clauses, if it is the first difference.
+        is_of_one: Whether it concerns tensors that only one run has.
     """
 
     first: FirstDifference
@@ -71,11 +71,11 @@ class Finding:
 
 
 def with_effect(walk: Walk, found: Sequence[Finding]) -> list[Finding]:
-    """Returns the differences of a step without those that have no effect, and so are none.
+    """Returns the differences of a step without those that have no effect and so are no differences.
 
     Args:
-        walk: Over both runs; is told what is said of those.
-        found: All, in the order of the phases.
+        walk: Over both runs; gets the notes on those without effect.
+        found: All differences, in the order of the phases.
     """
     kept, guessed = [], "" if walk.yardstick.is_measured else "update"
     for place, each in enumerate(found):
@@ -98,7 +98,7 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
         walk: Over both runs.
         one: A's step.
         other: B's.
-        may_be_rounded: Whether examples of which none is alike may be the same, in fewer digits.
+        may_be_rounded: Whether examples may be the same in fewer digits if none of them is equal.
     """
     if one.rows == other.rows:  # as a rule, and counting takes longer
         return None
@@ -196,9 +196,9 @@ def _is_fine(walk: Walk, one: RunStep, other: RunStep) -> bool:
 
 
 def find_targets(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
-    """Returns the difference of targets, which explains one of the loss; None if there is none.
+    """Returns the difference of the targets, which explains a difference of the loss; None if there is none.
 
-    They are no difference on their own: they may have been computed, and be rounded.
+    Targets are no difference on their own, since they may have been computed, and rounded.
 
     Args:
         walk: Over both runs.
@@ -217,7 +217,7 @@ def find_targets(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 
 
 def effects_of_loss(walk: Walk, one: RunStep, other: RunStep) -> tuple[str, ...]:
-    """Returns the phases in which a loss that differs has to show: empty, but none may where it is all that differs.
+    """Returns the phases in which a loss that differs has to show; empty if it need not, IN_NONE if only the loss differs.
 
     Then its factor is taken out again, or what differs has no gradient. Anything else would show in the gradients, if they would
     show a smaller share of them than that of the loss.

@@ -6,9 +6,9 @@ from samestep.common.steps.record import RecordHeader
 from samestep.common.steps.recorded_run import RunStep
 
 _PADDED = 4
-"""The first schema with other hashes of padded and packed batches of PyTorch."""
+"""The first schema with new hashes of padded and packed batches of PyTorch."""
 _IGNORED = 5
-"""The first that tells PyTorch's targets of class 0 from those that are ignored."""
+"""The first schema that distinguishes PyTorch's targets of class 0 from ignored ones."""
 HASHED_OTHERWISE = (
     "the samestep that made one of the two records hashed padded and packed batches in another way: where their hashes differ, "
     "examples are not compared; record it again"
@@ -21,7 +21,7 @@ def are_other(a: RecordHeader, b: RecordHeader, since: int = _PADDED) -> bool:
     Args:
         a: The header of the one.
         b: That of the other.
-        since: The schema that brought other hashes.
+        since: The schema that introduced new hashes.
     """
     return len({each.schema >= since for each in (a, b) if each.framework != "tf"}) > 1
 
@@ -35,7 +35,7 @@ def comparable(
         headers: Those of A and B.
         one: A's step.
         other: B's.
-        asides: Is told of it.
+        asides: Gets a note if they were left out.
     """
     if one.targets != other.targets and are_other(*headers, _IGNORED):
         one, other = (dataclasses.replace(each, targets=None) for each in (one, other))

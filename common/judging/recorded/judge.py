@@ -23,9 +23,9 @@ from samestep.common.mistakes.table import causes
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
 
 RANDOM = 0.5
-"""From which resolution on no rounding of smooth numbers can be the reason."""
+"""From this resolution on, rounding of smooth functions cannot be the reason."""
 AMPLIFIED = 100.0
-"""How many times rounding has to grow to be called amplified."""
+"""By how many times rounding has to grow to be called amplified."""
 
 _BROKEN = "step {} leaves parameters of both infinite or NaN: what comes after it is not compared"
 
@@ -34,9 +34,9 @@ def judge(a: RecordedRun, b: RecordedRun, yardstick: Yardstick | None = None) ->
     """Judges two recorded runs.
 
     Args:
-        a: The run that the other is held against.
+        a: The run that the other is compared with.
         b: The other.
-        yardstick: How far rounding takes a step; one derived from unit roundoffs, unless given.
+        yardstick: How far rounding takes a step; by default derived from unit roundoffs.
 
     Raises:
         ConfigError: They have no step or no tensor in common.
@@ -47,7 +47,7 @@ def judge(a: RecordedRun, b: RecordedRun, yardstick: Yardstick | None = None) ->
 
 
 def judge_unless_rounded(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | None:
-    """Judges two recorded runs; returns None at the first step after which they are apart by no more than rounding may make.
+    """Judges two recorded runs; returns None as soon as a step shows a difference that may be rounding.
 
     Args:
         a: One run.
@@ -146,7 +146,8 @@ def _blind(walk: Walk, seen: Seen) -> RecordedVerdict:
     )
     if (step, "gradient") not in walk.yardstick.spreads:
         words = (
-            f"step {step}, gradient of {name}: so few digits may round by {share:.1e} of the norm, which nothing measured, and B "
+            f"step {step}, gradient of {name}: rounding to so few digits may move it by {share:.1e} of the norm, "
+            "which nothing measured, and B "
             "differs from A by no more"
         )
     return _verdict(walk, seen, "unknown", need=need, first_notes=(words,))

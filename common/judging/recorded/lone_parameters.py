@@ -1,4 +1,4 @@
-"""Parameters that only one of two runs trains, as it does a copy of its network that should be frozen or detached."""
+"""Parameters that only one of two runs trains, such as a copy of its network that should be frozen or detached."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from samestep.common.steps.recorded_run import RunStep
 
 
 def find_alone(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
-    """Returns the parameters that have gradients in one run, and that the other does not have at all; None if both have some.
+    """Returns the parameters with gradients in one run that do not exist in the other; None if both runs have some.
 
     Args:
         walk: Over both runs.
@@ -41,14 +41,14 @@ def find_alone(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]
 
 
 def note_unlike_steps(evidence: Evidence) -> Iterator[str]:
-    """Yields what is said where A and B divide their work into other steps: by other optimizers, or into larger batches.
+    """Yields notes on A and B dividing their work into different steps: by other optimizers, or into larger batches.
 
     Args:
         evidence: The evidence of the step.
     """
     if apart := trained_apart(evidence):
         ours, theirs = map(few, apart)
-        why = "one of the two has a further optimizer, another order of them, or a network that was made anew"
+        why = "one of the two has a further optimizer, another order of them, or a network that was created again"
         yield f"this step trains {ours} in A, and {theirs} in B: {why}"
     sides = {"A": evidence.a, "B": evidence.b}
     for longer, shorter in ("AB", "BA") if evidence.phase == "data" else ():

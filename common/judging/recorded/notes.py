@@ -1,4 +1,4 @@
-"""What is worth knowing beside a verdict on two recorded runs: in what else their records differ."""
+"""Notes beside a verdict on two recorded runs: in what else their records differ."""
 
 import math
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ UNSEEN = "from step {} on, the loss differs and no tensor was looked at, so noth
 
 
 def find_notes(walk: Walk) -> tuple[str, ...]:
-    """Returns in what the two records differ beside their numbers: versions, frameworks, tensors that only one has."""
+    """Returns how the two records differ in other things than numbers: versions, frameworks, tensors that only one has."""
     one, other = walk.a.header, walk.b.header
     said = []
     for what, a, b in (
@@ -58,13 +58,15 @@ def _strangers(walk: Walk) -> Iterator[str]:
     if walk.pairing.strangers:
         names = few(walk.pairing.strangers)
         resumed = "".join(who for who, run in (("B", walk.a), ("A", walk.b)) if run.earlier)
-        lost = f", but {resumed} goes on where the other run was, and has lost them if its checkpoint should hold them"
+        lost = (
+            f", but {resumed} continues where the other run was, and has lost them if its checkpoint was to hold them"
+        )
         said = f"{names} of a network that no optimizer updates start from other weights: not compared"
         yield said + lost * bool(resumed)
 
 
 def reshaped(walk: Walk) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Returns the shapes in A and in B of the tensors that have others there under the same name.
+    """Returns the shapes in A and in B of the tensors of the same name whose shapes differ.
 
     Args:
         walk: Over both runs.
@@ -74,7 +76,7 @@ def reshaped(walk: Walk) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 def further_notes(evidence: Evidence, bounds: tuple[Bound, Bound]) -> tuple[str, ...]:
-    """Returns what is worth knowing of a step whose difference has no name.
+    """Returns further notes on a step whose difference has no name.
 
     Args:
         evidence: The evidence of the step.

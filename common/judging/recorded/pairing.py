@@ -1,4 +1,4 @@
-"""Which tensor of one record is which of another: by name, without what wrappers add, by shape and order, or by start."""
+"""Pairs the tensors of two records: by name, without what wrappers add, by shape and order, or by initial weights."""
 
 import collections
 import dataclasses
@@ -21,7 +21,7 @@ _WRAPPERS = re.compile(
 """What DDP, FSDP, `torch.compile`, checkpointing and users put in front of a name, or between its parts."""
 
 _MOST = 16
-"""Parameters that a layer has; what has more holds layers of its own, or lists of them."""
+"""The most parameters of a layer; a module with more contains layers, or lists of them."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Pairing:
         places: The place of each tensor in A and in B.
         only_a: Names of tensors that B lacks.
         only_b: Names of tensors that A lacks.
-        strangers: Names of tensors that both have, but of networks that no optimizer updates and that start from other numbers.
+        strangers: Names of tensors that both have, in networks that no optimizer updates and that start from different numbers.
     """
 
     tensors: tuple[RecordedTensor, ...]
@@ -54,7 +54,7 @@ class Pairing:
 
     @functools.cached_property
     def of_same_terms(self) -> tuple[np.ndarray, np.ndarray]:
-        """The places of biases, and for each the place of another tensor of its layer, by which inputs are multiplied.
+        """The places of biases, and for each the place of the tensor of its layer that multiplies the inputs.
 
         The gradient of a bias is a sum of d over all rows, and that of a weight a sum of d * x: as many terms, from the same d.
         """
@@ -108,7 +108,7 @@ def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
         b: The other.
 
     Raises:
-        ConfigError: They have none.
+        ConfigError: They have no tensor in common.
     """
     found = pair_by_class(a, b)
     for key in (lambda tensor: tensor.name, lambda tensor: _WRAPPERS.sub("", tensor.name)):

@@ -1,4 +1,4 @@
-"""What all steps are given: which examples came more than once within one pass through the data, of a DataLoader or in Keras."""
+"""Counts examples that came more than once within one pass through the data, of a DataLoader or in Keras."""
 
 import collections
 import dataclasses
@@ -10,11 +10,11 @@ from samestep.common.mistakes.evidence import Evidence
 from samestep.common.steps.recorded_run import RunStep, own_rows
 
 MOST_EXAMPLES = 10**6
-"""Of which is counted how often they came, at 100 bytes each; of more it is not known."""
+"""The most examples of which it is counted how often they came, at 100 bytes each."""
 
 
 class DataPasses:
-    """The passes of a run, one step after the other. A step that accumulates over the end of a pass has some of the next."""
+    """The passes of a run, step by step. A step that accumulates over the end of a pass has examples of the next one as well."""
 
     def __init__(self, number: int = 0) -> None:
         """Has seen none.
@@ -61,12 +61,12 @@ class DataPasses:
 
     @property
     def repeated(self) -> int | None:
-        """How many examples came again in a pass; None if no pass was seen."""
+        """The number of examples that were repeated within a pass; None if no pass was seen."""
         return self._repeated if self._has_begun else None
 
 
 def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
-    """Adds what only the steps after the first difference show: whether all examples are the same, how rates and data go on.
+    """Adds what only steps after the first difference show: whether all examples are the same, and how rates and data continue.
 
     Args:
         walk: Over both runs.

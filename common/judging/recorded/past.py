@@ -1,4 +1,4 @@
-"""What a run did before a step, as far as a cause may need it, in a memory that hardly grows."""
+"""What a run did before a step, as far as a cause may need it, in nearly constant memory."""
 
 import dataclasses
 import itertools
@@ -12,13 +12,14 @@ from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RunStep, Sums, digest_of, own_rows
 
 MOST_REMEMBERED = 100_000
-"""Steps of which rates and digests are kept: beyond that, a repeated epoch is not recognized as one."""
+"""The most steps of which rates and digests are kept; a repeated epoch that is longer is not recognized."""
 _BITS = 27
 """The size of the table is two to that power, in bits: 16 MiB."""
 _MOST = 2**25
-"""Examples that are remembered. Then the table calls a fifth of what is new seen, which is far from most of a batch."""
+"""The most examples that are remembered. At that number, a fifth of new examples are taken for seen ones, far less than most of
+a batch."""
 _TOGETHER = 16
-"""Steps whose examples enter the table at once, which takes less time than one after the other."""
+"""The number of steps whose examples enter the table together, which takes less time than one by one."""
 
 
 class SeenExamples:
@@ -69,9 +70,10 @@ class Past:
         usual_passes: The most backward passes that a step had.
         rates: The learning rate of each step.
         digests: A hash of the examples of each step.
-        last: What was seen of all its own tensors in the step before.
-        strays: The projections of the gradients that steps left, unless they were set to zero; NaN or None where there are none.
-        examples: Those of all steps.
+        last: What was recorded of all its tensors in the step before.
+        strays: The projections of the gradients that steps left behind without setting them to zero; NaN or None where there
+            are none.
+        examples: The examples of all steps.
     """
 
     world: int
@@ -85,7 +87,7 @@ class Past:
     examples: SeenExamples = dataclasses.field(default_factory=SeenExamples)
 
     def before(self, phase: Phase) -> Sums | None:
-        """Returns what the tensors that both runs have were in a phase of the step before; None if it was not looked at."""
+        """Returns what was recorded of the tensors that both runs have in a phase of the step before; None if nothing was."""
         return self.pairing.of(self.last[phase], self.side) if phase in self.last else None
 
     def left(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Judges by reruns, and whether they say anything: a command that is run again has to take the steps of its record still."""
+"""Judges by reruns, and checks that they are valid: a command that is run again still has to take the steps of its record."""
 
 from collections.abc import Callable, Sequence
 
@@ -35,9 +35,9 @@ def judge_by_reruns(
         a: The run that the other is held against.
         b: The other.
         of_a: Perturbed reruns of A.
-        of_b: Those of B.
-        exact: A's steps in float64: by how far they are from A, all that was rounded in A is known.
-        exact_of_b: Those of B, likewise.
+        of_b: Perturbed reruns of B.
+        exact: A's steps in float64, whose distance from A shows everything that was rounded in A.
+        exact_of_b: B's steps in float64.
 
     Raises:
         ConfigError: They have no step or no tensor in common.
@@ -52,13 +52,13 @@ def judge_by_reruns(
 def judge_again(
     run: RecordedRun, again: RecordedRun, perturb: Callable[[], Sequence[RecordedRun]]
 ) -> RecordedVerdict | None:
-    """Judges whether a run took the steps of its record; None if the two have nothing in common.
+    """Judges whether a rerun took the steps of its record; None if the two have nothing in common.
 
     Args:
         run: What was recorded.
         again: The first steps of its command, run again.
-        perturb: Runs it again from perturbed weights. That is needed where another machine, or another order of sums in
-            threads, rounds otherwise, which a step may amplify: Adam's first moves a number by the sign of its gradient.
+        perturb: Runs it again from perturbed weights. This is needed where another machine, or another order of sums in
+            threads, rounds differently and a step amplifies that: Adam's first step moves a number by the sign of its gradient.
     """
     try:
         verdict = judge_unless_rounded(run, again)
@@ -70,7 +70,7 @@ def judge_again(
 
 
 def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
-    """Returns whether a rerun started from the run's weights, but for the perturbation, and was given its examples.
+    """Returns whether a rerun started from the run's weights, apart from the perturbation, and was given its examples.
 
     Args:
         a: The run.
@@ -83,7 +83,7 @@ def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
 
 
 def starts_alike(a: RecordedRun, rerun: RecordedRun) -> bool:
-    """Returns whether a rerun started from the run's weights, but for the perturbation.
+    """Returns whether a rerun started from the run's weights, apart from the perturbation.
 
     Args:
         a: The run.
@@ -94,7 +94,7 @@ def starts_alike(a: RecordedRun, rerun: RecordedRun) -> bool:
 
 
 def draws_alike(a: RecordedRun, exact: RecordedRun, number: int) -> bool:
-    """Returns whether a step in float64 is nearly the run's: one that draws other random numbers, as for dropout, is not.
+    """Returns whether a step in float64 is nearly the run's; a step that draws other random numbers, as for dropout, is not.
 
     Args:
         a: The run.
@@ -105,7 +105,7 @@ def draws_alike(a: RecordedRun, exact: RecordedRun, number: int) -> bool:
 
 
 def draws_others(run: RecordedRun, again: RecordedRun, number: int) -> bool:
-    """Returns whether a step is another one in the same run once more, by more than a comparison that tips over moves it.
+    """Returns whether a step differs when the run is repeated, by more than a comparison that tips over explains.
 
     Args:
         run: The run.
@@ -123,7 +123,7 @@ def _unlike(a: RecordedRun, rerun: RecordedRun, number: int) -> float:
 
 
 def rounds_finely(run: RecordedRun, exact: RecordedRun, number: int) -> bool:
-    """Returns whether what a step lost of its gradients may be what float32 loses, and no format of fewer digits.
+    """Returns whether a step lost no more of its gradients than float32 loses, so that no format of fewer digits was used.
 
     Args:
         run: The run.

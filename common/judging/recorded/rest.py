@@ -1,4 +1,4 @@
-"""Weights at rest: zeros, which a gradient that cancels but for rounding moves, those not there yet, and those of a run's end."""
+"""Weights that need special care: zeros that only rounding moves, weights that do not exist yet, and those at a run's end."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from samestep.common.steps.record import FOLLOWER, UPDATED, RecordedTensor
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
 _LAST = (
-    "the script of {} wrote weights after its last step, as where a run ends with averaged or with its best ones, and {} goes "
-    "on: compared are those right after the update"
+    "the script of {} wrote weights after its last step, as where a run ends with averaged or with its best ones, "
+    "and {} goes on: the weights right after the update are compared"
 )
 
 
@@ -22,7 +22,7 @@ def as_trained(
     further: tuple[RunStep | None, RunStep | None],
     asides: dict[str, None],
 ) -> tuple[RunStep, RunStep]:
-    """Returns what is comparable of a step, not what the script of one writes to its weights at its end, where the other goes on.
+    """Returns the comparable part of a step, without the weights that a script writes at its end where the other one continues.
 
     Args:
         runs: A and B.
@@ -81,10 +81,10 @@ class Rest:
         """Returns the scale of the weights after a step; the steps since the last one moved them as far as it does.
 
         Args:
-            weights: The scale, by which weights at rest have none.
+            weights: The scale so far, in which weights at rest have none.
             step: A's step.
             now: The weights of both.
-            gradients: Those of both; None if they were not looked at.
+            gradients: The gradients of both; None if they were not recorded.
         """
         if gradients is not None and step.number > self._last:
             moved = step.scalars.get("lr", 0.0) * gradients.scale.rounding
@@ -125,7 +125,7 @@ class Begun:
     Attributes:
         one: A's.
         other: B's.
-        is_later: Whether each tensor belongs to a network that either makes after the first step.
+        is_later: Whether each tensor belongs to a network that one of the runs creates after the first step.
     """
 
     one: Sums
@@ -133,7 +133,7 @@ class Begun:
     is_later: np.ndarray
 
     def wait(self, ours: Sums, theirs: Sums) -> np.ndarray:
-        """Returns which later tensors no step has moved in either: a record has their initial weights before they are made.
+        """Returns which later tensors no step has moved in either run; records hold their initial weights before they exist.
 
         Args:
             ours: A's weights now.

@@ -13,14 +13,14 @@ from samestep.common.steps.recorded_run import RunStep, Sums
 BLIND = 1e-3
 """The relative error of a gradient that a judgement has to be able to see."""
 SHOWN = 0.03
-"""The least of a difference that eight projections show of it, but for a chance of 1.3e-7. That is where the difference is an
-outer product of two long vectors, as one example makes: a projection is then the product of two sums of random signs. A
-difference without such structure has a chance of 7e-12: the sum of squares is chi-squared with 8 degrees of freedom. (Integrated
-with 20 million draws; a test does so again.) Few numbers of equal size are another matter: the signs of two rows are the same, or
-opposite, in all eight projections for one pair in 128, and what such rows have against each other cancels. Then only the loss,
-the sums of bits and other tensors show it."""
+"""The least share of a difference that eight projections show, except with a probability of 1.3e-7. That is where the
+difference is an outer product of two long vectors, as one example makes: a projection is then the product of two sums of random
+signs. A difference without such structure has a chance of 7e-12: the sum of squares is chi-squared with 8 degrees of freedom.
+(Integrated with 20 million draws; a test does so again.) Few numbers of equal size are another matter: the signs of two rows
+are the same, or opposite, in all eight projections for one pair in 128, and what such rows have against each other cancels.
+Then only the loss, the sums of bits and other tensors show it."""
 KEPT = float(np.finfo(np.float32).eps)
-"""How far projections may be apart, relative to a tensor's norm, and be kept as the same numbers of 32 bits."""
+"""How far projections may be apart, relative to a tensor's norm, and still be stored as the same numbers of 32 bits."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -33,12 +33,12 @@ class Seen:
         first_apart: How far the weights were apart at first, relative to their norm.
         last_apart: How far they are now.
         resolution: The smallest relative error of a gradient that the first step would have shown; None if that is not known.
-        jump: The number of the first step, the tensor that rounding moves most, and by what share of its norm: as reruns show of
-            that tensor itself, where there are any.
+        jump: The number of the first step, the tensor that rounding moves most in it, and by what share of its norm, as reruns,
+            if there are any, show for that tensor itself.
         off: The largest difference of all: of a loss or a gradient relative to its norm, of weights relative to their last move.
         num_unseen: How many steps have no gradients or no weights in one of the records.
         weights: A's, after the last step.
-        looked: How many steps there are up to the last one that was looked at.
+        looked: The number of steps up to the last one whose tensors were recorded.
         whole: The parameters that are finite before the first step.
         broken: The first step after which one of these is infinite or NaN in both; None if there is none.
         bounds: To what either run clips its gradients.
@@ -60,7 +60,7 @@ class Seen:
 
     @property
     def hidden(self) -> float:
-        """The largest relative error that may be between the two without more of a difference than there is."""
+        """The largest relative error that may lie between the two runs without a larger difference than was seen."""
         return self.off / SHOWN
 
 
@@ -71,7 +71,7 @@ def look(walk: Walk, one: RunStep, other: RunStep, seen: Seen) -> None:
         walk: Over both runs.
         one: A's step.
         other: B's.
-        seen: Gets it.
+        seen: Where it is noted.
     """
     gradient, weight = walk.compare("gradient", one, other), walk.compare("weight", one, other)
     if one.number >= 0:

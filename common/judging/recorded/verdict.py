@@ -1,4 +1,4 @@
-"""What is said of two recorded runs."""
+"""The verdict on two recorded runs."""
 
 import dataclasses
 from typing import Literal
@@ -7,9 +7,10 @@ from samestep.common.errors import ParityFailed, Unavailable
 from samestep.common.mistakes.table import Cause
 
 Kind = Literal["same", "amplified", "named", "unnamed", "unknown"]
-"""amplified: the same, and rounding grew. named, unnamed: not the same. unknown: nobody can tell from these records."""
+"""amplified: the same, but rounding grew. named, unnamed: not the same, with or without a known cause. unknown: these records
+cannot tell."""
 Need = Literal["", "model", "weights", "float64", "steps", "command", "seed"]
-"""What would tell, or help: the same model or initial weights, a float64 pass, longer reruns, a command that can be run again,
+"""What would decide or help: the same model or initial weights, a float64 pass, longer reruns, a command that can be run again,
 or a seed."""
 EXIT_CODES: dict[Kind, int] = {
     "same": 0,
@@ -24,7 +25,8 @@ EXACT = ("initial weights", "data", "hyper-parameters", "replicas")
 """Phases that are compared without a yardstick."""
 
 CLOSE = 20.0
-"""Up to how many times rounding, twice the threshold, a difference may be what few reruns do not show, whatever its size."""
+"""Up to this many times rounding (twice the threshold), a difference of any size may be something that few reruns do not
+show."""
 TIPPED = 0.1
 """How far a comparison that tips over for one example of a batch moves the gradients at most, relative to their norms."""
 
@@ -37,8 +39,8 @@ class FirstDifference:
         step: Its number; -1 is before the first step.
         phase: "initial weights", "data", "hyper-parameters", "loss", "gradient", "clipping", "update" or "replicas".
         layer: The first layer in backward order that differs; "" where no tensor does.
-        ranks: Those that differ, where it is known.
-        words: How, as a clause.
+        ranks: The ranks that differ, if they are known.
+        words: How they differ, as a clause.
         ratio: The ratio of B's gradients to A's, where it explains all that differs.
     """
 
@@ -59,7 +61,7 @@ class TensorRow:
         ratio: B's over A's, by least squares.
         off: The norm of the difference, relative to A's.
         times: That norm, as a multiple of what rounding makes.
-        differs: Whether that is too much.
+        differs: Whether that is more than rounding.
     """
 
     name: str
@@ -77,13 +79,13 @@ class RecordedVerdict:
         kind: The verdict.
         num_steps: How many steps were compared.
         first: The first difference, if there is one.
-        causes: The known mistakes that make it.
-        rows: The rows of each tensor, at that step.
-        worst: The largest difference, in multiples of what rounding makes.
+        causes: The known mistakes that explain it.
+        rows: A row for each tensor at that step.
+        worst: The largest difference, as a multiple of what rounding makes.
         growth: By how much the difference of the weights grew over the steps.
         resolution: The relative error of a gradient that would have been seen; 0 if nothing differs where rounding would hide it.
-        need: What would tell, or help.
-        notes: What else is worth knowing.
+        need: What would decide or help.
+        notes: Further notes.
         has_other_loss: Whether the loss alone differs, which no gradient shows.
     """
 
@@ -106,7 +108,7 @@ class RecordedVerdict:
 
     @property
     def may_be_tipped(self) -> bool:
-        """Whether more perturbations should be tried: rarely, rounding decides a comparison, and moves a step by much."""
+        """Whether more perturbations should be tried: in rare cases, rounding decides a comparison and moves a step far."""
         off = sorted(row.off for row in self.rows if row.differs)
         if self.first is None or self.causes or self.is_exact:
             return False

@@ -1,4 +1,4 @@
-"""Walks two recorded runs step by step, and gathers what a cause is found from."""
+"""Walks through two recorded runs step by step, and gathers the evidence for a cause."""
 
 import dataclasses
 import re
@@ -29,10 +29,10 @@ class Walk:
     Attributes:
         a: The one.
         b: The other.
-        yardstick: How far rounding takes a step, of their tensors that it pairs.
+        yardstick: How far rounding takes a step; it also pairs the tensors of the two runs.
         longer: "A" or "B", if only that one has later steps than both have; known after the last of these.
         asides: What was seen that is no difference, as sentences.
-        lone_loss: What B's loss is as a multiple of A's, where it alone differs; NaN if that changes, 0 if none does.
+        lone_loss: B's loss as a multiple of A's, where only the loss differs; NaN if that changes, 0 if it never does.
         begun: The initial weights of both; None if they are not known.
         further: The steps after those that were yielded last; None where a run has ended.
     """
@@ -80,7 +80,7 @@ class Walk:
             other: B's.
 
         Returns:
-            None where either was not looked at.
+            None if one of the two was not recorded.
         """
         if self._pair[0] is not one or self._pair[1] is not other:
             self._pair, self._compared = (one, other), {}
@@ -116,7 +116,7 @@ class Walk:
         return found
 
     def is_going_on(self, one: RunStep, other: RunStep) -> bool:
-        """Returns whether one of the two alone makes its next update without a pass of its own.
+        """Returns whether only one of the two makes its next update without a backward pass of its own.
 
         Args:
             one: A's step.
@@ -173,7 +173,7 @@ class Walk:
         return [dataclasses.replace(each, name=names.get(each.name, each.name)) for each in step.splits]
 
     def trained_alone(self, step: RunStep, side: int) -> dict[str, int]:
-        """Returns the parameters that the other run does not have and that have gradients at a step, with their places.
+        """Returns the parameters with gradients at a step that the other run does not have, with their places.
 
         Args:
             step: The step.
@@ -190,12 +190,12 @@ class Walk:
     def seen(
         self, compared: ComparedTensors, starts: Sequence[Sums] = (), past: Sequence[Past] = ()
     ) -> tuple[SeenTensor, ...]:
-        """Returns what was seen of the gradients that parameters have in either run, or of how far all tensors have moved.
+        """Returns the gradients of parameters that have one in either run, or how far all tensors have moved.
 
         Args:
             compared: The gradients, or the weights.
             starts: The weights of both runs from which these have moved.
-            past: The past of both, where it is asked for what the steps before have left.
+            past: The past of both, if what earlier steps left behind is needed.
         """
         sides = compared.one, compared.other
         norms, earlier = [sums.norm for sums in sides], past[0].before("gradient") if past else None
@@ -221,7 +221,7 @@ class Walk:
 
 
 def digits_of(bits: int, dtype: str) -> int | None:
-    """Returns the most binary digits behind the first that numbers have, by the sum of their bits.
+    """Returns the most binary digits after the first that any of the numbers has, judging by the sum of their bits.
 
     Digits that all numbers lack are zeros at the end of the sum. By chance, one in two sums has one such zero.
 

@@ -1,4 +1,4 @@
-"""What two scripts write to their weights beside their updates: with what they begin, and what causes ask for."""
+"""What two scripts write to their weights outside of updates: initial weights, and later changes."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -25,10 +25,12 @@ from samestep.common.steps.recorded_run import RunStep, Sums
 
 
 def find_others(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
-    """Finds initial weights that differ by more than their last bits. Those that a network begins with later may, by rounding.
+    """Finds initial weights that differ by more than their last bits.
+
+    Weights of a network that begins later may do so by rounding.
 
     Args:
-        walk: Over both runs; is told how all compare.
+        walk: Over both runs; gets the comparison of all initial weights.
         one: A's frame of initial weights.
         other: B's.
     """
@@ -42,7 +44,7 @@ def find_others(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 
 
 def find_begun(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
-    """Finds weights that a network begins with at a step, as one that is made anew, and that differ by more than rounding.
+    """Finds the initial weights of a network that is created at a step, and that differ by more than rounding.
 
     Args:
         walk: Over both runs.
@@ -74,12 +76,12 @@ def _other_starts(walk: Walk, one: RunStep, differs: np.ndarray) -> Finding | No
     if not differs.any():
         return None
     names = [tensor.name for tensor, each in zip(walk.pairing.tensors, differs, strict=True) if each]
-    words = f"the initial weights of {few(names)} are others ({len(names)} of {len(differs)} tensors)"
+    words = f"the initial weights of {few(names)} differ ({len(names)} of {len(differs)} tensors)"
     return Finding(FirstDifference(one.number, "initial weights", layer_of(names[0]), (), words))
 
 
 def with_written(walk: Walk, evidence: Evidence, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Evidence:
-    """Adds what both have written within the step, or after its update.
+    """Adds what both scripts wrote within the step, or after its update.
 
     Args:
         walk: Over both runs.
@@ -127,7 +129,7 @@ def _with_written_after(
 
 
 def note_written(evidence: Evidence) -> Iterator[str]:
-    """Yields what is said where weights were written after an update, of which nothing is known without them.
+    """Yields the note on weights that were written after an update, where the update itself is not known.
 
     Args:
         evidence: The evidence of the step.

@@ -1,4 +1,4 @@
-"""How far rounding alone takes a step of a recorded run: what perturbing the weights in their last bit does to this very step."""
+"""How far rounding alone takes a step of a recorded run, measured by perturbing the weights in their last bit."""
 
 import dataclasses
 import functools
@@ -26,13 +26,14 @@ from samestep.common.steps.recorded_run import RecordedRun, Sums
 DERIVED = 32.0
 """Unit roundoffs that a sum of a thousand terms is off by, where nothing could be measured."""
 DERIVED_ZONE = 1e3
-"""Where nothing could be measured: no decision up to this many times the threshold."""
+"""Where nothing could be measured, there is no decision up to this many times the threshold."""
 POOLED = 0.3
-"""Of the median relative spread of all tensors: of four perturbations of a single number, all may be small by chance."""
+"""The least share of the median relative spread of all tensors that a tensor counts with: four perturbations of a single number
+may all be small by chance."""
 CERTAIN = THRESHOLD * DERIVED_ZONE
-"""From how many times rounding on a difference is none even there."""
+"""From this many times rounding on, a difference is more than rounding even there."""
 MOST_GROWTH = 100.0
-"""Of rounding, as an exponent of e: it is everything long before."""
+"""The largest growth of rounding, as an exponent of e; it dominates everything long before."""
 CHAOTIC = 0.8
 """By what share of its norm rounding moves the median gradient where it no longer grows in proportion. If rounding multiplies a
 gradient by exp(x), with a normal x, reruns are apart from A by the root mean square of exp(x) - 1. At a share of 0.8, exp(x) - 1
@@ -41,18 +42,18 @@ is 10 times that at 3.68 deviations, which the worst of healthy pairs have. (A t
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Yardstick:
-    """How far rounding takes a step: as perturbed reruns of A show it, or by unit roundoffs alone, where there are none.
+    """How far rounding takes a step, as perturbed reruns show it, or by unit roundoffs alone if there are none.
 
     Attributes:
         unit: How far rounding moves a number, relative to it.
         pairing: The pairing of the tensors.
         spreads: (step, phase) -> the root mean square, over reruns, of each tensor's difference to A.
-        losses: Step -> that of the loss.
-        last: The last step that the reruns took.
+        losses: Step -> the root mean square of the loss's difference to A.
+        last: The last step of the reruns.
         rate: By how much the weights' spread grew in a step, on average over the second half of the reruns.
         chaotic: The steps at which rounding does not grow in proportion -> the share of its norm by which it moves the median
             gradient.
-        computed: The steps with other examples in the reruns, as where they are computed from the weights.
+        computed: The steps with other examples in the reruns, for example because they are computed from the weights.
     """
 
     unit: np.ndarray
@@ -66,7 +67,7 @@ class Yardstick:
 
     @classmethod
     def derived(cls, one: RecordHeader, other: RecordHeader, pairing: Pairing) -> "Yardstick":
-        """Makes the yardstick of two runs without reruns: that of the one that rounds more.
+        """Makes the yardstick of two runs without reruns, which is that of the run that rounds more.
 
         Args:
             one: The header of A.
@@ -104,7 +105,7 @@ class Yardstick:
         return self._measured(number, rounding, step == number)
 
     def of_loss(self, number: int, loss: float) -> RoundingScale:
-        """Returns the yardstick of the loss. It is that of the steps nearby: four numbers are too few.
+        """Returns the yardstick of the loss, taken from the steps nearby as well, since four numbers are too few.
 
         Args:
             number: The number of the step.
@@ -125,7 +126,7 @@ class Yardstick:
         return RoundingScale(rounding * self._growth(number), THRESHOLD, decides if is_known else math.inf)
 
     def said_of(self, number: int) -> tuple[str, ...]:
-        """Returns why rounding cannot decide a step, as a sentence; nothing where it can.
+        """Returns why a step cannot be decided because of rounding, as a sentence; () if it can.
 
         Args:
             number: The number of the step.
@@ -203,7 +204,7 @@ def _rate(spreads: Mapping[tuple[int, Phase], np.ndarray], last: int) -> float:
 
 
 def coarser(one: Yardstick, other: Yardstick) -> Yardstick:
-    """Returns the yardstick of two runs that round differently, where both were measured; elsewhere that of the first.
+    """Returns the coarser yardstick of two runs at the steps where both were measured; elsewhere that of the first.
 
     Args:
         one: The yardstick of the one.

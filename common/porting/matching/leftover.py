@@ -1,4 +1,4 @@
-"""What is said of layers that only one side has: the likeliest partner, and between which layers one is missing."""
+"""The message on layers that only one side has: the likeliest partner, and between which layers one is missing."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from samestep.common.porting.matching.pairing import Pair
 from samestep.common.workload.models.layer import ParameterLayer
 
 _MOST = 3
-"""Layers that are spoken of one by one."""
+"""The most layers that are named one by one."""
 
 
 def explain_left(

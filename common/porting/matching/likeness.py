@@ -8,7 +8,7 @@ _SYNONYMS = {"q": "query", "k": "key", "v": "value", "embedding": "table", "embe
 
 
 def likeness(one: ParameterLayer, other: ParameterLayer) -> float:
-    """Returns how many of the words in two layers' names are in both, as a share.
+    """Returns the share of the words in two layers' names that are in both.
 
     Args:
         one: A layer.

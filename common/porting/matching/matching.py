@@ -27,7 +27,7 @@ class Matching:
     Attributes:
         pairs: In torch's order of execution.
         only_source: Parameters of matched layers that TensorFlow's layer lacks, with the two layers.
-        only_target: Parameters of matched layers that torch's layer lacks, likewise.
+        only_target: Parameters of matched layers that torch's layer lacks, with the two layers.
     """
 
     pairs: tuple[Pair, ...]
@@ -54,11 +54,11 @@ class Matching:
 
     @property
     def parameters(self) -> tuple[Pair, ...]:
-        """The pairs that are no buffers."""
+        """The pairs that are not buffers."""
         return tuple(pair for pair in self.pairs if not pair.is_buffer)
 
     def changed(self, pair: Pair, change: str) -> "Matching":
-        """Returns the same with one parameter read another way, and so what its layers have of its shape, as a norm's bias.
+        """Returns the same with one parameter, and those of its shape in the same layers, read in another way.
 
         Args:
             pair: The parameter.
@@ -81,11 +81,11 @@ def match(
     Args:
         source: The layers of the source in the order of execution.
         target: Those of the target.
-        names: What the user says: the source's layer or parameter -> the target's.
+        names: What the user specified: the source's layer or parameter -> the target's.
         frameworks: The frameworks of both, for messages.
 
     Raises:
-        ConfigError: A parameter is left over, or a name is none; the message lists both sides.
+        ConfigError: A parameter is left over, or a name does not exist; the message lists both sides.
     """
     pairs, source_left, target_left = _take_named([*source], [*target], names or {}, frameworks)
     for step in (packed, _by_name, _by_order, _by_shape):

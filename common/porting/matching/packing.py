@@ -10,7 +10,7 @@ from samestep.common.workload.models.layer import ParameterLayer
 
 
 def packed(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:
-    """Takes projections that one side holds in one kernel and the other in three in a row: query, key and value.
+    """Matches projections that one side holds in one kernel and the other in three consecutive ones: query, key and value.
 
     Args:
         source: The layers of the source that are left.

@@ -1,4 +1,4 @@
-"""Whether a layer of torch can be a layer of TensorFlow, and then which of their parameters are the same, changed how."""
+"""Whether a layer of torch can be a layer of TensorFlow, and if so which parameters correspond, and how they change."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -9,12 +9,12 @@ from samestep.common.porting.changes import CHANGES
 from samestep.common.workload.models.layer import WEIGHT_ROLES, LayerTensor, ParameterLayer
 
 KNOWN = ("Linear", "NonDynamicallyQuantizableLinear", "Dense", "EinsumDense")
-"""Classes whose kernels have a layout that everybody knows."""
+"""Classes whose kernels have a well-known layout."""
 _BILINEAR = "Bilinear"
 _NORM_CHANGES = ("same", "channels")
 _REVERSED_SPACE = ("ConvTranspose2d", "ConvTranspose3d", "Conv3d")
 _BIASES = {(True, 2): "stacked", (True, 1): "summed gates", (False, 1): "summed"}
-"""(whether it is a GRU, dims of TensorFlow's bias) -> how torch's two biases become it."""
+"""(whether it is a GRU, dims of TensorFlow's bias) -> the change that makes it of torch's two biases."""
 _RECURRENT_KINDS = ("RNN", "LSTM", "GRU", "MultiheadAttention")
 
 
@@ -38,7 +38,7 @@ class Pair:
 
     @property
     def other_changes(self) -> tuple[str, ...]:
-        """The other ways in which it fits, where neither its shape nor the classes of the layers say which it is."""
+        """The other changes that fit, if neither its shape nor the classes of the layers decide."""
         shape, held = self.target[0].shape, self.source[0]
         if self.layers[0].kind == _BILINEAR and len(held.shape) == 3:
             return tuple(each for each in _bilinear_changes(held.neutral_shape, shape) if each != self.change)
@@ -72,7 +72,7 @@ class Pair:
         return {held.neutral: array for held, array in zip(self.target, made, strict=True)}
 
     def to_source(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Makes torch's arrays by neutral name, in the neutral layout; of two that are summed, the second is zero.
+        """Makes torch's arrays by neutral name, in the neutral layout; if two of them are summed, the second is zero.
 
         Args:
             values: TensorFlow's, by neutral name.

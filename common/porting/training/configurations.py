@@ -1,7 +1,7 @@
 """What two implementations are configured to do: what was switched off of their layers, and how their updates are set.
 
-Neither needs to show in numbers: what draws random ones is off where they are compared, and Adam's first step does not depend
-on its decay.
+Neither has to show in the numbers: random draws are switched off for the comparison, and Adam's first step does not depend on
+its decay rates.
 """
 
 import math
@@ -34,7 +34,7 @@ _DECIDING = (
 
 
 def compare_stilled(case: PortCase, bound: float) -> PortVerdict | None:
-    """Finds the first layer of which something else was switched off than of its counterpart.
+    """Finds the first layer in which something other was switched off than in its counterpart.
 
     Args:
         case: Both implementations.
@@ -91,7 +91,7 @@ def compare_optimizers(case: PortCase) -> dict[int, str]:
 
 
 def compare_rates(case: PortCase) -> str:
-    """Returns the first step whose learning rates differ, in words, or what equal rates do to a momentum; "" if neither.
+    """Returns, in words, the first step whose learning rates differ, or how momentum follows equal rates differently; else "".
 
     Args:
         case: Both implementations.
@@ -105,7 +105,8 @@ def compare_rates(case: PortCase) -> str:
     if is_same or not all(str(each.get("kind")).lower() == "sgd" and each.get("momentum") for each in settings):
         return ""
     return (
-        "the rates are the same, and momentum follows them otherwise: {a} multiplies all of the velocity by the rate of the "
+        "the rates are the same, and momentum follows them differently: {a} multiplies all of the velocity by the "
+        "rate of the "
         "step, {b} keeps each gradient times the rate that it had"
     )
 
@@ -148,7 +149,7 @@ def _differing(one: Hyper, other: Hyper) -> list[tuple[str, str]]:
 
 
 def differing_settings(one: Hyper, other: Hyper) -> dict[str, Setting]:
-    """Returns what one optimizer would have to be set to, to do as the other does, by the names under which that is accepted.
+    """Returns the settings that would make one optimizer do what the other does, by the names under which they are accepted.
 
     Args:
         one: The settings of the optimizer.

@@ -8,11 +8,11 @@ from samestep.common.porting.training.losses import explain_each, known_losses
 from samestep.common.porting.words import relative
 
 _SAME = 1e-9
-"""How well a known loss has to fit, relative."""
+"""The relative error with which a known loss has to fit."""
 _FITS = 1e-4
-"""How well a ratio has to be a whole number, relative."""
+"""The relative error with which a ratio has to be a whole number."""
 _EXPLAINED = 1e-3
-"""What a cause may leave of a deviation that it explains."""
+"""The share of a deviation that its cause may leave unexplained."""
 
 
 def explain_loss(
@@ -23,14 +23,14 @@ def explain_loss(
     added: Mapping[str, float],
     bound: float,
 ) -> str:
-    """Says why the loss of equal outputs differs, if it is by what is added to it, or by how it is averaged.
+    """Explains why the loss of equal outputs differs, if something is added to it or it is averaged differently.
 
     Args:
         losses: Torch's loss and TensorFlow's.
         each: What the functions of both return, for each target or each example; empty where that is not known.
         outputs: The outputs of the model.
         targets: What they should be.
-        added: What the Keras model adds, by what it is called; torch has no such thing.
+        added: Name -> what the Keras model adds; torch has no such thing.
         bound: How far two losses may be apart, relative.
     """
     one, other = losses

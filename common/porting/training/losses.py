@@ -1,4 +1,4 @@
-"""The losses that are known: by their mean over a batch, and by how those of single targets differ between two functions."""
+"""Known losses, recognised by their mean over a batch and by how the losses of single targets differ."""
 
 from collections.abc import Iterator
 
@@ -7,20 +7,20 @@ from scipy import special
 
 _DIGITS = 4
 _FITS = 1e-6
-"""How well a formula has to fit the losses of all targets, relative to the largest."""
+"""The error with which a formula has to fit the losses of all targets, relative to the largest."""
 _MOST_CLASSES = 4
-"""Classes whose weights are said one by one."""
+"""The most classes whose weights are listed one by one."""
 _TEMPERATURES = (0.05, 0.07, 0.1, 0.2, 0.5, 2.0, 4.0, 5.0, 10.0)
 _DELTAS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 5.0)
 
 
 def known_losses(outputs: np.ndarray, targets: np.ndarray, loss: float) -> Iterator[tuple[str, float]]:
-    """Yields the known losses of a batch; the share of label smoothing is that which fits best, if it is a round one.
+    """Yields the known losses of a batch; label smoothing has the share that fits best, if that is a round number.
 
     Args:
         outputs: What the model returns.
         targets: What it should return: classes, or numbers of the same shape.
-        loss: What the loss is.
+        loss: The loss of the batch.
     """
     if targets.dtype.kind in "iu" and outputs.shape[:-1] == targets.shape:
         yield from _of_classes(outputs, targets, loss)
@@ -97,7 +97,7 @@ def _by_class(one: np.ndarray, other: np.ndarray, targets: np.ndarray) -> str:
         return ""
     said = [f"{weights[each]:.4g} times that of class {each}" for each in [*weights][:_MOST_CLASSES]]
     more = ", and so on" if len(weights) > _MOST_CLASSES else ""
-    return f"classes have other weights: in {{b}} the loss is {', '.join(said)} in {{a}}{more}"
+    return f"classes have different weights: in {{b}} the loss is {', '.join(said)} in {{a}}{more}"
 
 
 def _by_loss(one: np.ndarray, other: np.ndarray, outputs: np.ndarray) -> str:

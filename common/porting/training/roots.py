@@ -1,13 +1,13 @@
-"""Where optimizers that divide by a root add their epsilon: torch after it, Keras under it."""
+"""Where optimizers that divide by a root add their epsilon: torch after the root, Keras under it."""
 
 import numpy as np
 
 from samestep.common.porting.case import Hyper
 
 _FITS = 1e-4
-"""How well a formula has to fit a step, relative."""
+"""The relative error with which a formula has to fit a step."""
 _NAMES = (("lr", "learning_rate"), ("eps", "epsilon"), ("alpha", "rho"), ("initial_accumulator_value",))
-"""What frameworks call the rate, epsilon, rho, and what the sum of squares of Adagrad starts with."""
+"""The frameworks' names of the rate, epsilon, rho, and the initial sum of squares of Adagrad."""
 
 
 def explain_root(settings: tuple[Hyper, Hyper], gradient: np.ndarray, steps: tuple[np.ndarray, np.ndarray]) -> str:
@@ -15,8 +15,8 @@ def explain_root(settings: tuple[Hyper, Hyper], gradient: np.ndarray, steps: tup
 
     Args:
         settings: The settings of the optimizers of both sides.
-        gradient: The gradient of a parameter, the same on both sides.
-        steps: How far both sides moved it.
+        gradient: The gradient of a parameter, which is the same on both sides.
+        steps: How far each side moved it.
     """
     under = [_is_under(each, gradient, step) for each, step in zip(settings, steps, strict=True)]
     if None in under or under[0] == under[1]:

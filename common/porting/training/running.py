@@ -8,9 +8,9 @@ from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.case import PortCase
 
 _FITS = 1e-6
-"""How far a move may be from a share of the way, relative to the step."""
+"""How far a change may be from a share of the distance, relative to the step."""
 _LEAST_STEP = 1e-6
-"""A step below this share of the statistic is held against that: what is left of it is rounding."""
+"""The least share of the statistic that a step is compared with; of a smaller step, mostly rounding is left."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _move(old: np.ndarray, new: np.ndarray, seen: np.ndarray) -> _Move:
 
 
 def moved_shares(layer: Aligned, case: PortCase) -> list[tuple[float, float]]:
-    """Returns by which share of the way each running statistic of a normalisation moves, on both sides.
+    """Returns by which share of the distance to the batch's statistic each running statistic moves, on both sides.
 
     Args:
         layer: The normalisation.
@@ -83,7 +83,7 @@ def _buffer_name(case: PortCase, layer: Aligned, role: str, side: int) -> str:
 
 
 def explain_buffers(layer: Aligned, case: PortCase) -> str:
-    """Says why the running statistics of a normalisation move differently; "" if they do not.
+    """Explains why the running statistics of a normalisation move differently; "" if they do not.
 
     Args:
         layer: The normalisation.

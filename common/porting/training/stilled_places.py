@@ -1,7 +1,7 @@
-"""Where the layers stand that are switched off while two implementations are compared: dropout before a layer, or after it.
+"""Compares the places of layers that are switched off while two implementations are compared: dropout before a layer, or after.
 
-Where they stand does not show in numbers, but the numbers that flow through them do. Layers that see the same numbers stand at
-the same place. So do those between which there is only what makes no difference to what is dropped: a ReLU, a positive factor,
+The numbers do not show where such layers are, except by what flows through them: layers that see the same numbers are in the
+same place. So are those between which there is only something that does not affect what is dropped: a ReLU, a positive factor,
 a reshape or a permutation.
 """
 
@@ -15,7 +15,7 @@ from samestep.common.porting.model_trace import LayerCall, ModelTrace
 from samestep.common.workload.models.layer import Stilled
 
 _Place = tuple[LayerCall, Stilled]
-"""A call of a layer, and what is switched off of it."""
+"""A call of a layer, and what is switched off in it."""
 UNKNOWN = (
     "where {feature} stands was not compared everywhere: its place differs, and that may make a difference in training"
 )
@@ -26,7 +26,7 @@ _MIXING = ("linear", "convolution", "normalisation")
 def compare_places(case: PortCase, bound: float) -> PortVerdict | None:
     """Finds the first layer before which one side drops elements, and after which the other side does.
 
-    Only where all places that differ are such ones is this certain; otherwise `notes_on_places` says that it is not.
+    This is certain only if all places that differ are of this kind; otherwise `notes_on_places` says that it is not.
 
     Args:
         case: Both implementations.
@@ -46,7 +46,7 @@ def compare_places(case: PortCase, bound: float) -> PortVerdict | None:
 
 
 def notes_on_places(case: PortCase) -> tuple[str, ...]:
-    """Returns the line that says that places could not be compared, if so.
+    """Returns the note that places could not be compared, if that is so.
 
     Args:
         case: Both implementations, between which no difference was found.

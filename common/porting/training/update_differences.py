@@ -12,18 +12,18 @@ from samestep.common.porting.training.configurations import added_to_norms
 from samestep.common.porting.training.roots import explain_root
 
 LEAST_SHARE = 1e-3
-"""A gradient below this share of the largest one is held against that: a true zero is rounding alone."""
+"""The least share of the largest gradient that a gradient is compared with: a true zero is rounding alone."""
 _ZERO = 1e-12
 """A gradient below this share of the largest one is rounding alone."""
 _FITS = 1e-4
-"""How well a formula has to fit an update to be its cause, relative."""
+"""The relative error with which a formula has to fit an update to be its cause."""
 _TWICE = 0.1
-"""How well twice a step has to fit: weight decay is not doubled."""
+"""The relative error with which twice a step has to fit, since weight decay is not doubled."""
 _AROUND = 1.01
-"""How much more a step may be off than what is added to the norm by which it was clipped."""
+"""How many times what is added to the clipping norm a step may be off."""
 ADDED_TO_NORM = "where it clips by a norm, {a} divides by that norm plus 1e-06, {b} by the norm itself"
 CONSTANT = 1e-7
-"""What a rate that passed through float32 changes in an update."""
+"""The relative change of an update whose learning rate passed through float32."""
 
 
 def gradients(pair: Pair, case: PortCase) -> list[Both]:
@@ -62,7 +62,7 @@ def deviation(both: Both, largest: float) -> float:
 
 
 def explain_gradient(pair: Pair, both: Sequence[Both]) -> str:
-    """Says why the gradients of a parameter differ although the forward passes agree.
+    """Explains why the gradients of a parameter differ although the forward passes agree.
 
     Args:
         pair: The parameter.

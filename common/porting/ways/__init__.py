@@ -1,1 +1,1 @@
-"""The known ways to compute what a model computes, in NumPy: a cause is the setting in which the two sides go different ways."""
+"""The known ways to compute what a model computes, in NumPy: a cause is a setting in which the ways of the two sides differ."""

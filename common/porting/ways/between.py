@@ -1,4 +1,4 @@
-"""What stands between two layers: identified from what came out of the layers before and what went into the next one."""
+"""Identifies what is between two layers from the outputs of the layers before and the input of the next one."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from samestep.common.porting.ways.turns import turn
 from samestep.common.porting.words import does
 
 _MOST_STEPS = 12
-"""How many results are looked at that only one side has."""
+"""The most results that are examined if only one side has them."""
 Found = tuple[Settings, Settings]
 Gap = tuple[Sequence[LayerCall], Sequence[LayerCall]]
 """The calls of each side, between two that are aligned, which have no counterpart."""
@@ -26,13 +26,13 @@ Gap = tuple[Sequence[LayerCall], Sequence[LayerCall]]
 def identify_between(
     before: Sequence[Aligned], target: Both, gap: Gap = ((), ()), held: Mapping[str, np.ndarray] | None = None
 ) -> Found | str | None:
-    """Returns the settings of what stands before a layer on both sides, if both can be identified and they differ.
+    """Returns the settings of what is before a layer on both sides, if both can be identified and they differ.
 
     Args:
         before: The layers before, whose outputs agree.
         target: What went into the next layer.
         gap: What each side computes in between that the other side does not.
-        held: The parameters that may take part in it, by what they are called.
+        held: Name -> the parameters that may take part in it.
 
     Returns:
         The settings; or what only one side does, in words; None if it is not known.

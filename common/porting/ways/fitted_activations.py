@@ -1,4 +1,4 @@
-"""Activations that have a number of their own, which is measured: it fits what was seen, or it is another activation."""
+"""Activations with a parameter, which is measured: if no value fits, it is another activation."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,11 +9,11 @@ from samestep.common.porting.ways import formulas
 
 _DIGITS = 9
 Activation = tuple[str, Callable[[np.ndarray], np.ndarray]]
-"""What a message calls it, and the function."""
+"""The name of an activation in messages, and its function."""
 
 
 def activations(x: np.ndarray, seen: np.ndarray) -> Iterator[Activation]:
-    """Yields every activation that may have made one array of the other.
+    """Yields every activation that may have turned one array into the other.
 
     Args:
         x: What went in.
@@ -24,7 +24,7 @@ def activations(x: np.ndarray, seen: np.ndarray) -> Iterator[Activation]:
 
 
 def measured(x: np.ndarray, seen: np.ndarray) -> Iterator[Activation]:
-    """Yields activations with their number as it is found in a pair of arrays: a slope, an alpha, a limit, a temperature.
+    """Yields activations with the parameter that a pair of arrays shows: a slope, an alpha, a limit, a temperature.
 
     Args:
         x: What went in.

@@ -18,7 +18,7 @@ MERGES: Mapping[str, Callable[[Sequence[np.ndarray]], np.ndarray]] = {
     "averaged": lambda both: (both[0] + both[1]) / 2,
     "multiplied": lambda both: both[0] * both[1],
 }
-"""What becomes of the two directions of a recurrent layer."""
+"""How the two directions of a recurrent layer are merged."""
 
 
 def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -64,7 +64,7 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "exponential": np.exp,
     "hard swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
 }
-"""By what a message calls them."""
+"""The activations by their names in messages."""
 
 
 def pad(x: np.ndarray, pads: Pads, value: float = 0.0) -> np.ndarray:
@@ -125,7 +125,7 @@ def convolve(
 
 
 def same_pads(space: Sequence[int], reach: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """TensorFlow's SAME: as many positions as size / stride, rounded up; what is uneven goes behind.
+    """Returns the padding of TensorFlow's SAME: size / stride positions, rounded up; an odd element goes to the end.
 
     Args:
         space: The size of the inputs along each dim.
@@ -139,15 +139,15 @@ def same_pads(space: Sequence[int], reach: Sequence[int], strides: Sequence[int]
 def attend(
     query: np.ndarray, key: np.ndarray, value: np.ndarray, scale: float, ahead: int | None, axis: int = -1
 ) -> np.ndarray:
-    """Attention of [batch, time, heads, size].
+    """Computes the attention of [batch, time, heads, size].
 
     Args:
         query: The queries.
         key: The keys.
         value: The values.
         scale: Multiplies the products.
-        ahead: A position sees up to so many positions ahead: 0 is causal, None sees all.
-        axis: Over which axis of [batch, heads, queries, keys] the softmax is taken.
+        ahead: The number of later positions that a position sees: 0 is causal, None sees all.
+        axis: The axis of [batch, heads, queries, keys] over which the softmax is taken.
     """
     scores = np.einsum("bqhd,bkhd->bhqk", query, key) * scale
     if ahead is not None:

@@ -1,4 +1,4 @@
-"""A cause is found by identification: which of many known ways to compute a layer gives the numbers that were seen?
+"""Finds a cause by identifying which of many known ways to compute a layer gives the numbers that were seen.
 
 Each side is identified alone, from its own inputs. The settings in which the two differ are the cause.
 """
@@ -20,15 +20,15 @@ Candidate = tuple[Settings, Callable[[], np.ndarray]]
 Way = Callable[[np.ndarray, Mapping[str, np.ndarray], Aligned], Iterator[Candidate]]
 """(inputs, parameters, the layer) -> ways to compute it, the likeliest first."""
 EXAMPLES = 2
-"""Of a batch, that are looked at: a large model's arrays are computed in hundreds of ways."""
+"""The most examples of a batch that are examined, since a large model's arrays are computed in hundreds of ways."""
 LAST_STEP = "the step before"
-"""What a step is called that only one side took: what comes after it may be the same on both."""
+"""The name of a step that only one side took; what comes after it may be the same on both."""
 _NEAR = 2e-6
 """How far two settings that were measured may be apart, relative."""
 SAME = 1e-7
 """How far a candidate may be from what was seen: a framework may hold a constant in float32."""
 MORE = {"attention": 8}
-"""Family -> of how many, since not every one has padding."""
+"""Family -> the most examples that are examined, since not every example has padding."""
 FLOAT32 = {"resizing": 1e-6, "attention": 1e-6}
 """Family -> how far it may be off where TensorFlow computes all of it in float32, or masks scores by adding -1e9 to them."""
 
@@ -38,7 +38,7 @@ def each_way(make: Callable[..., np.ndarray], **choices: Iterable[object]) -> It
 
     Args:
         make: Computes it, given the settings by name.
-        **choices: Setting -> what it may be, the likeliest first; the last setting changes first.
+        **choices: Setting -> its possible values, the likeliest first; the last setting varies fastest.
     """
     for values in itertools.product(*choices.values()):
         settings = dict(zip(choices, values, strict=True))
@@ -46,7 +46,7 @@ def each_way(make: Callable[..., np.ndarray], **choices: Iterable[object]) -> It
 
 
 def biases(params: Mapping[str, np.ndarray]) -> dict[bool, np.ndarray | float]:
-    """Returns what a layer adds with its bias and without it; only the latter if it has none."""
+    """Returns what a layer adds with its bias and without it; only the latter if it has no bias."""
     return ({True: params["bias"]} if "bias" in params else {}) | {False: 0.0}
 
 
@@ -56,7 +56,7 @@ def identify(seen: np.ndarray, candidates: Iterable[Candidate], same: float = SA
     Args:
         seen: The output.
         candidates: The likeliest first; the first exact one is taken.
-        same: How far one may be off.
+        same: How far a candidate may be off.
     """
     best, nearest = None, same
     for settings, make in candidates:
@@ -75,7 +75,7 @@ def identify_both(layer: Aligned, ways: Way) -> tuple[Settings, Settings] | None
     """Returns the settings of both sides of a layer, if both can be identified and they differ.
 
     Args:
-        layer: Whose outputs differ although its inputs do not.
+        layer: The layer, whose outputs differ although its inputs do not.
         ways: Makes the candidates.
     """
     if layer.inputs is None:
@@ -103,7 +103,7 @@ def differing(one: Settings | None, other: Settings | None) -> tuple[Settings, S
 
 
 def is_other(one: Settings, other: Settings) -> bool:
-    """Returns whether two ways differ by more than rounding.
+    """Returns whether two ways have settings that differ by more than rounding.
 
     Args:
         one: The settings of one.

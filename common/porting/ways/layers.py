@@ -1,4 +1,4 @@
-"""The known ways to compute a layer, family by family: what ports get wrong are the settings of these."""
+"""The known ways to compute a layer, family by family; their settings are what ports get wrong."""
 
 import functools
 import itertools
@@ -17,13 +17,13 @@ from samestep.common.porting.ways.space import convolution, flattened, pooling
 
 Params = Mapping[str, np.ndarray]
 _AXES = {"the keys": -1, "the queries": -2, "the heads": -3}
-"""Over what a softmax may be taken -> the axis of [batch, heads, queries, keys]; the first one is the usual."""
+"""What a softmax may be taken over -> the axis of [batch, heads, queries, keys]; the first one is usual."""
 EPSILONS = (1e-5, 1e-3, 1e-6, 1e-12, 1e-7, 1e-8, 0.0)
-"""Those in use, beside the two that the layers say they have."""
+"""The values of epsilon in use, besides the two that the layers say they have."""
 
 
 def linear(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """Yields a kernel with or without its bias, either way round, with or without an activation.
+    """Yields the product with a kernel, transposed or not, with or without its bias and an activation.
 
     Args:
         x: [..., inputs].
@@ -41,7 +41,7 @@ def linear(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]
 
 
 def normalisation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """Yields each epsilon, with the statistics of the batch, of the example, of groups of channels, or the running ones.
+    """Yields normalisations by each epsilon, and by statistics of the batch, the example, groups of channels, or running ones.
 
     Args:
         x: [batch, ..., channels].
@@ -118,7 +118,7 @@ def embedding(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candida
 
 
 def attention(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """Self-attention from packed projections, under each scale and mask.
+    """Yields self-attention from packed projections, under each scale and mask.
 
     Args:
         x: [batch, time, width].
@@ -175,9 +175,9 @@ def _nearest(
 
 
 def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Sequence[int]) -> Iterator[Candidate]:
-    """Attention of projections [batch, time, width], under each number of heads, scale, mask and axis of the softmax.
+    """Yields attention of projections [batch, time, width], under each number of heads, scale, mask and softmax axis.
 
-    Its heads are put side by side, or left as if they had been.
+    The heads are concatenated, or wrongly left untransposed.
 
     Args:
         query: The queries.
@@ -204,14 +204,15 @@ def _attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, count: int)
 
 
 MOST_HIDDEN = 64
-"""The positions of an attention of which every padding mask is tried."""
+"""The most positions of an attention for which every padding mask is tried."""
 _HIDDEN: Mapping[str, tuple[Callable[[int], slice], bool]] = {
     "the last keys of some examples": (lambda count: slice(0, -count or None), False),
     "the first keys of some examples": (lambda count: slice(count, None), False),
     "all keys of some queries": (lambda count: slice(None), True),
     "the last keys of some examples and all keys of some queries": (lambda count: slice(0, -count or None), True),
 }
-"""What a mask hides -> how many keys are hidden -> those that are not; and whether queries have masks of their own."""
+"""What a mask hides -> a function from the number of hidden keys to the visible ones, and whether queries have their own
+masks."""
 
 
 WAYS: Mapping[str, Way] = {

@@ -1,4 +1,4 @@
-"""One step between two layers: every known way to make an array of those at hand, and which of them gives what was seen."""
+"""One step between two layers: tries every known way to make the next array from the available ones."""
 
 import itertools
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ ROLES = ("query", "key", "value")
 
 
 def identify_step(sources: Named, target: np.ndarray) -> Settings | None:
-    """Returns the settings of the way in which an array was made; None if none is known.
+    """Returns the settings of the way in which an array was made; None if no known way fits.
 
     Args:
-        sources: What is at hand; what is Boolean is a mask.
+        sources: The available arrays; Boolean ones are masks.
         target: What came out.
     """
     seen = few(target)
@@ -31,7 +31,7 @@ def identify_step(sources: Named, target: np.ndarray) -> Settings | None:
 
 
 def few(array: np.ndarray) -> np.ndarray:
-    """Returns as many examples of an array as are looked at."""
+    """Returns the examples of an array that are examined."""
     return array[:EXAMPLES]
 
 

@@ -1,4 +1,4 @@
-"""Small programs that make one array of others: what may stand between two layers, one step after another."""
+"""Small programs that make one array from others: what may be between two layers, one step after another."""
 
 import functools
 import itertools
@@ -11,7 +11,7 @@ from samestep.common.porting.ways import formulas
 from samestep.common.porting.ways.identify import Candidate
 
 Named = Sequence[tuple[str, np.ndarray]]
-"""Arrays that are at hand, and what they are called, the nearest first."""
+"""The available arrays and their names, the nearest first."""
 _NEAR = 6
 _DIGITS = 6
 _LEAST = 1e-9
@@ -29,11 +29,11 @@ def programs(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def axis_name(axis: int, dims: int) -> str:
-    """Returns what an axis is called.
+    """Returns the name of an axis.
 
     Args:
-        axis: Its number.
-        dims: The number of all.
+        axis: The number of the axis.
+        dims: The number of axes.
     """
     return "the last axis" if axis == dims - 1 else "the batch" if axis == 0 else f"axis {axis}"
 
@@ -95,11 +95,11 @@ def _sums(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def spell_term(name: str, factor: float) -> str:
-    """Returns a multiple of something, in words.
+    """Spells a multiple of something.
 
     Args:
-        name: What it is.
-        factor: How often it is taken.
+        name: What it is a multiple of.
+        factor: The factor.
     """
     return name if factor == 1 else f"minus {name}" if factor == -1 else f"{factor:.{_DIGITS}g} times {name}"
 
@@ -176,7 +176,7 @@ def where_hidden(hidden: np.ndarray) -> str:
     """Returns which elements are hidden, in words.
 
     Args:
-        hidden: Where it is.
+        hidden: True for elements that are hidden.
     """
     if hidden.ndim > 2 and hidden.shape[-1] == hidden.shape[-2]:
         rows, columns = np.indices(hidden.shape[-2:])

@@ -25,7 +25,7 @@ _DIRECTIONS = {
 _LETTERS = {4: "ifgo", 3: "rzn", 1: "h"}
 _LSTM = 4
 _Held = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
-"""(level, direction) -> state and memory after the last position that it came by."""
+"""(level, direction) -> state and memory after the last position that it reached."""
 
 
 def recurrent(x: np.ndarray, params: Weights, layer: Aligned) -> Iterator[Candidate]:
@@ -60,9 +60,9 @@ def recurrent(x: np.ndarray, params: Weights, layer: Aligned) -> Iterator[Candid
 
 
 def ends(layer: Aligned, side: int, examples: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields what a recurrent layer holds after the last position and does not return as its result, and what that is called.
+    """Yields what a recurrent layer holds after the last position without returning it as its result, with its name.
 
-    Nothing is yielded of a layer that does not compute in the usual way.
+    Nothing is yielded for a layer that does not compute in the usual way.
 
     Args:
         layer: The layer.

@@ -19,7 +19,7 @@ _PLACES: Mapping[str, _Places] = {
 
 
 def resizing(x: np.ndarray, params: Mapping[str, np.ndarray], layer: Aligned) -> Iterator[Candidate]:
-    """Yields the nearest pixel, linear and cubic interpolation, between the places that they may be meant for.
+    """Yields nearest-pixel, linear and cubic interpolation, for each convention of the places of pixels.
 
     Args:
         x: [batch, *space, channels].

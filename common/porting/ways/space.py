@@ -22,7 +22,7 @@ _FILLS = {
 
 _ZEROS = "zeros"
 _BORDERS = {_ZEROS: "constant", "a reflection": "reflect", "the nearest pixel": "edge", "the other side": "wrap"}
-"""What stands around an image -> what NumPy calls it."""
+"""What surrounds an image -> NumPy's name for it."""
 
 
 def _numbers(value: object, count: int) -> tuple[int, ...]:
@@ -136,7 +136,7 @@ def _spread(x: np.ndarray, kernel: np.ndarray, strides: Sequence[int]) -> np.nda
 
 
 def pooling(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """Maxima or means of windows, or of all of space, with the number of windows rounded down or up, padded or not.
+    """Yields maxima or means of windows, or of the whole image, with the number of windows rounded down or up, padded or not.
 
     Args:
         x: [batch, *space, channels].
@@ -174,7 +174,7 @@ def flattened(x: np.ndarray, target: np.ndarray) -> Iterator[Candidate]:
 
     Args:
         x: [batch, *space, channels].
-        target: What has to come out, for its shape.
+        target: The array that has to come out, for its shape.
     """
     if target.ndim != 2 or x.ndim < 3 or x.size != target.size:
         return

@@ -1,4 +1,4 @@
-"""What turns one side's array into the other's: where nobody knows how either was made."""
+"""Finds what turns one side's array into the other's, if it is not known how either was made."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ class Turn:
     Attributes:
         said: What a message says of it.
         name: The name by which it is accepted.
-        steps: What does it; () if it is known of these arrays alone.
+        steps: The operations that do it; () if they are known for these arrays only.
     """
 
     said: str
@@ -33,7 +33,7 @@ _Look = Callable[[np.ndarray, np.ndarray], Iterator[Turn]]
 
 
 def turn(both: Both) -> Turn | None:
-    """Returns how the source's array becomes the target's; None where nothing that is known does it.
+    """Returns how the source's array becomes the target's; None if no known operation does it.
 
     Args:
         both: The source's array in the target's layout, and the target's.

@@ -1,4 +1,4 @@
-"""Steps that take arrays as vectors along the last axis: how alike two are, numbers turned in pairs, and one gating another."""
+"""Steps that treat arrays as vectors along the last axis: similarities, rotations of pairs, and gates."""
 
 import itertools
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from samestep.common.porting.ways.identify import SAME, Candidate
 from samestep.common.porting.ways.programs import Named
 
 _NEAR = 12
-"""Arrays at hand that are looked at, from the nearest on."""
+"""The most available arrays that are examined, from the nearest on."""
 _DIGITS = 6
-"""Of an angle that is told."""
+"""The digits of an angle in a message."""
 
 
 def vectors(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
@@ -89,7 +89,7 @@ def _halves(x: np.ndarray) -> np.ndarray:
 
 
 _PAIRS = {"halves": _halves, "neighbours": lambda x: x[..., 0::2] + 1j * x[..., 1::2]}
-"""Which numbers of a vector are turned together -> each pair as a complex number."""
+"""Which numbers of a vector are rotated together -> each pair as a complex number."""
 
 
 def _numbers(pairs: np.ndarray, name: str) -> np.ndarray:

@@ -5,7 +5,7 @@ from samestep.common.catalog import FrameworkInfo
 _KEEP_MEMORY = ":".join(
     f"glibc.malloc.{name}" for name in ("mmap_threshold=33554432", "trim_threshold=1073741824", "hugetlb=1")
 )
-"""A step makes and drops arrays of a few MiB. By default glibc hands each back to the kernel, which fills new pages with zeros
+"""A step allocates and frees arrays of a few MiB. By default glibc returns each to the kernel, which fills new pages with zeros
 for the next one: a third of a step's time."""
 
 FRAMEWORK = FrameworkInfo(

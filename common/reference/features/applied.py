@@ -1,4 +1,4 @@
-"""The features of a model as models and programs meet them: they are put in here, and nobody else names one."""
+"""Applies the features of a model to models and programs; no other module names one."""
 
 from samestep.common.features.batch_norm.statistics import examples_of_statistics as examples_together
 from samestep.common.features.batch_norm.statistics import share_left

@@ -12,14 +12,14 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec
 
 Kept = tuple[np.ndarray, np.ndarray, int]
-"""Normal inputs, reciprocal deviations, and the examples that statistics are of."""
+"""The normalised inputs, the reciprocal deviations, and the number of examples behind each statistic."""
 
 
 @dataclasses.dataclass
 class BatchNorm:
     """Normalises each channel (the last dimension) over neighbouring examples, by the biased variance.
 
-    In training it notes mean and unbiased variance, by which the program moves its running statistics.
+    In training it notes the mean and the unbiased variance, with which the program updates its running statistics.
     """
 
     name: str
@@ -68,7 +68,7 @@ def batch_norm(spec: ModelSpec, name: str, context: StepContext) -> list[BatchNo
 
 
 def move_buffers(buffers: Arrays, seen: Mapping[str, Sequence[Statistics]], run: Run) -> None:
-    """Moves the running statistics by those of the first replica, a micro-batch after the other.
+    """Updates the running statistics with those of the first replica, one micro-batch after the other.
 
     Args:
         buffers: They are changed in place.

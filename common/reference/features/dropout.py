@@ -13,7 +13,7 @@ from samestep.common.workload.models.spec import ModelSpec
 
 @dataclasses.dataclass
 class Dropout:
-    """Keeps some elements of each example, times 1 / (1 - rate); the identity in evaluation."""
+    """Keeps some elements of each example, multiplied by 1 / (1 - rate); the identity in evaluation."""
 
     rate: float
     number: int
@@ -29,7 +29,7 @@ class Dropout:
         return x * factor, factor
 
     def backward(self, params: Arrays, saved: np.ndarray | None, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Of what was kept."""
+        """Returns the gradient of the input, which is zero for dropped elements."""
         return dy if saved is None else dy * saved
 
 

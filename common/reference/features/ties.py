@@ -1,7 +1,7 @@
-"""Tokens that lie between two experts: which one they take is decided by rounding, as a ReLU is at its kink.
+"""Tokens between two experts: rounding decides which one they take, as it decides a ReLU at its kink.
 
-A router that finds two experts nearly as likely may take either, and both steps are right. So a step that is not the oracle's is
-held against the oracle's with such tokens turned to their other expert, each of them and several together.
+If two experts are nearly equally likely, a router may choose either, and both steps are right. So a step that is not the
+oracle's is compared with the oracle's with such tokens turned to their other expert, each alone and several together.
 """
 
 import itertools
@@ -16,21 +16,21 @@ from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
 
 MOST_TURNED = 6
-"""Tokens of a step, of which every set is tried: 64 steps."""
+"""The most tokens of a step of which every subset is tried: 64 steps."""
 
 
 def ties_of(run: Run, turned: tuple[tuple[int, int], ...] = ()) -> Ties:
-    """Makes what notes the tokens of a step that rounding may turn.
+    """Makes the object that notes the tokens of a step that rounding may turn.
 
     Args:
         run: What was trained.
-        turned: Those that take their other expert.
+        turned: The tokens that take their other expert.
     """
     return Ties(EXPLAINED * UNIT_ROUNDOFF[run.dtype], frozenset(turned))
 
 
 def nearest_way(run: Run, before: TrainState, batch: Batch, seen: StepOutcome) -> float:
-    """Returns how far a step is from the nearest of those that rounding may make of the oracle's, as `distance` does.
+    """Returns how far a step is from the nearest step that rounding may turn the oracle's into, as `distance` does.
 
     Args:
         run: What was trained.

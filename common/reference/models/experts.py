@@ -20,7 +20,7 @@ class Routed(NamedTuple):
 
     Attributes:
         probabilities: [N, E], of each token.
-        chosen: [N, k], the experts that a token takes.
+        chosen: [N, k], the experts that each token takes.
         sums: [N, 1], the sum of their probabilities.
         weights: [N, k], their probabilities over that sum.
         counts: [shards, E], the tokens of each expert.
@@ -49,7 +49,7 @@ class Expert:
         return self.mlp.forward(self._own(params), x)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Puts the gradients of its parameters into their place in the stacks."""
+        """Puts the gradients of its parameters into their places in the stacks."""
         own: Arrays = {}
         dx = self.mlp.backward(self._own(params), saved, dy, own)
         for name, value in own.items():
@@ -61,10 +61,10 @@ class Expert:
 
 
 class Experts:
-    """Sum over the k likeliest experts of each token, by their probabilities over the sum of these.
+    """Sums the k likeliest experts of each token, weighted by their probabilities over the sum of these.
 
     Attributes:
-        shards: Over how many parts of the tokens the load-balancing loss is a mean: it is one, of the whole batch.
+        shards: The number of parts of the tokens over which the load-balancing loss is a mean; 1 in the right step.
         router: Gives each token a score for each expert.
     """
 
@@ -101,7 +101,7 @@ class Experts:
         return Routed(probabilities, chosen, sums, top / sums, self._sums(taken))
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Through the experts, their weights, the load-balancing loss and the softmax."""
+        """Goes back through the experts, their weights, the load-balancing loss and the softmax."""
         routed, of_router, taken = saved
         dy_ND = dy.reshape(-1, dy.shape[-1])
         dx_ND, dweights = np.zeros_like(dy_ND), np.zeros_like(routed.weights)

@@ -15,7 +15,7 @@ class Convolution:
 
     Attributes:
         name: The path of its parameters.
-        of_data: Whether its input is the data, whose gradient nobody needs.
+        of_data: Whether its input is the data, whose gradient is not needed.
         bias: Whether it has one.
     """
 
@@ -38,7 +38,7 @@ class Convolution:
         return y, patches
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Gives each neighbour its part back, where it was gathered."""
+        """Adds each neighbour's part of the gradient where it was gathered."""
         kernel, rows = params[f"{self.name}/kernel"], dy.reshape(-1, dy.shape[-1])
         gradients[f"{self.name}/kernel"] = (saved.reshape(-1, saved.shape[-1]).T @ rows).reshape(kernel.shape)
         if self.bias:

@@ -20,7 +20,7 @@ class Layer(Protocol):
     """A differentiable function of an array and of named parameters."""
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """Returns the output, and what the backward pass needs to see again.
+        """Returns the output, and what the backward pass needs.
 
         Args:
             params: All parameters of the model, by name.
@@ -39,7 +39,7 @@ class Layer(Protocol):
 
 
 def layers_below(root: Layer) -> Iterator[Layer]:
-    """Yields every layer below a model, itself included."""
+    """Yields every layer of a model, including itself."""
     yield root
     children = vars(root).values()
     for child in (each for value in children for each in (value if isinstance(value, list | tuple) else (value,))):
@@ -59,7 +59,7 @@ class Sequential:
     layers: Sequence[Layer]
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """In order."""
+        """Applies the layers in order."""
         saved = []
         for layer in self.layers:
             x, kept = layer.forward(params, x)
@@ -67,7 +67,7 @@ class Sequential:
         return x, saved
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """In reverse order."""
+        """Goes back through the layers in reverse order."""
         for layer, kept in zip(reversed(self.layers), reversed(saved), strict=True):
             dy = layer.backward(params, kept, dy, gradients)
         return dy
@@ -85,12 +85,12 @@ class Residual:
         return x + y, saved
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """The gradient goes down both branches."""
+        """Sends the gradient down both branches."""
         return dy + self.inner.backward(params, saved, dy, gradients)
 
 
 def rows_times(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """Returns the product x @ kernel, made at once over all leading dimensions; NumPy would make many small ones.
+    """Returns x @ kernel as one product over all leading dimensions; NumPy would compute many small ones.
 
     Args:
         x: [..., in].
@@ -225,7 +225,7 @@ class Flatten:
         return x.reshape(len(x), -1), x.shape
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Returns the shape from before."""
+        """Restores the shape of the input."""
         return dy.reshape(saved)
 
 

@@ -33,7 +33,7 @@ class Embedding:
     """Table of tokens, and table of positions if it has one.
 
     Attributes:
-        places: Returns the positions of so many tokens.
+        places: Number of tokens -> their positions.
     """
 
     def __init__(self, name: str, has_positions: bool) -> None:
@@ -59,8 +59,8 @@ class Attention:
     """Causal self-attention; q, k and v are separate, k has no bias, and keys and values may have fewer heads.
 
     Attributes:
-        sees: Returns for so many positions which of them, in columns, each one sees.
-        places: Returns the positions of so many tokens, by which queries and keys are turned if they are.
+        sees: Number of positions -> which of them, in columns, each one sees.
+        places: Number of tokens -> their positions, by which queries and keys are rotated, if they are.
     """
 
     def __init__(self, name: str, spec: TransformerSpec) -> None:
@@ -91,7 +91,7 @@ class Attention:
         return y, (x_BTD, q_BHTK, k_BHTK, v_BHTK, weights_BHTT, mixed_BTD)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Through the output, the mixture, the softmax and the scores."""
+        """Goes back through the output, the weighted values, the softmax and the scores."""
         x_BTD, q_BHTK, k_BHTK, v_BHTK, weights_BHTT, mixed_BTD = saved
         dmixed_BHTK = self._split(self.output.backward(params, mixed_BTD, dy, gradients))
         dweights_BHTT = dmixed_BHTK @ v_BHTK.swapaxes(-1, -2)
@@ -142,7 +142,7 @@ class GatedMlp:
         return self.down.forward(params, inner)[0], (x, up, open_, of_gate, inner)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Through the product of both layers."""
+        """Goes back through the product of both layers."""
         x, up, open_, of_gate, inner = saved
         dinner = self.down.backward(params, inner, dy, gradients)
         dgate = self.activation.backward(params, of_gate, dinner * up, gradients)
@@ -163,7 +163,7 @@ def _one_mlp(name: str, spec: TransformerSpec) -> list[Layer]:
 
 
 def Block(block: int, spec: TransformerSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """X + attention(norm(x)), then x + mlp(norm(x)).
+    """Builds x + attention(norm(x)), then x + mlp(norm(x)).
 
     Args:
         block: Its number.
@@ -179,7 +179,7 @@ def Block(block: int, spec: TransformerSpec, context: StepContext) -> Sequential
 
 @dataclasses.dataclass
 class TiedLogits:
-    """Multiplies with the rows of a table that an embedding has looked up."""
+    """Multiplies with the table in which the embedding looks up its rows."""
 
     table: str
 

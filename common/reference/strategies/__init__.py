@@ -1,1 +1,1 @@
-"""One file a strategy; here the oracle alone."""
+"""One file for each strategy; here only the oracle."""

@@ -9,5 +9,5 @@ from samestep.common.strategy import Run
 
 
 def build(run: Run) -> TrainingProgram:
-    """Builds the program of the one process there is."""
+    """Builds the program of the only process."""
     return TrainingProgram(run)

@@ -1,4 +1,4 @@
-"""Mistakes of clipping that raised no error, as mutants: by which norm, before what, on which rank, and not at all."""
+"""Mistakes of clipping that raised no error, as mutants: a wrong norm or time, clipping on some ranks only, or none at all."""
 
 import dataclasses
 import math
@@ -47,16 +47,16 @@ def norm(gradients: Arrays, of: Callable[[str], bool] = lambda name: True) -> fl
 
     Args:
         gradients: The gradients by name.
-        of: Whether the norm counts one.
+        of: Whether the norm includes a gradient, by its name.
     """
     return math.sqrt(sum(float((g * g).sum()) for name, g in gradients.items() if of(name)))
 
 
 def clip_each(of_shards: bool, program: TrainingProgram, context: Context) -> bool:
-    """Clips each shard's gradient before the sum, or each parameter's alone.
+    """Clips each shard's gradient before the sum, or each parameter's by its own norm.
 
     Args:
-        of_shards: Which of the two.
+        of_shards: Whether shards are clipped, and not parameters.
         program: The program to be made wrong.
         context: Has the number of shards.
     """
@@ -76,7 +76,7 @@ def clip_each(of_shards: bool, program: TrainingProgram, context: Context) -> bo
 
 
 def set_clip(bound: float | None, program: TrainingProgram, context: Context) -> bool:
-    """Clips to another bound, or not at all.
+    """Clips to a wrong bound, or not at all.
 
     Args:
         bound: The bound; None forgets to clip.
@@ -89,11 +89,11 @@ def set_clip(bound: float | None, program: TrainingProgram, context: Context) ->
 
 
 def clip_on_one_rank(program: TrainingProgram, context: Context) -> bool:
-    """Lets only the first rank have clipped in the step before, so that the others have gone apart from it.
+    """Assumes that only the first rank clipped in the step before, so the weights of the others differ from its own.
 
     Args:
         program: The program to be made wrong.
-        context: Has the state and the gradients of that step, up to which all ranks were alike.
+        context: Holds the state and the gradients of that step, up to which all ranks were equal.
     """
     count, earlier = context.devices, context.earlier
     if program.techniques.clip_norm is None or earlier is None or context.last_gradients is None:

@@ -1,4 +1,4 @@
-"""The mistake of decaying what was to be spared, as a mutant."""
+"""The mistake of applying weight decay to parameters that should have none, as a mutant."""
 
 import dataclasses
 

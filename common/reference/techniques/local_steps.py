@@ -1,4 +1,4 @@
-"""Known mistakes of ranks that take steps alone and then one together, as mutants; most are of that step."""
+"""Known mistakes of local steps, as mutants; most concern the outer step."""
 
 import dataclasses
 from collections.abc import Callable

@@ -10,7 +10,7 @@ from samestep.common.reference.program import TrainingProgram
 from samestep.common.techniques.precision.bound import MASTERS_IN_TWO_BYTES
 
 LOSS_SCALE = 2.0**16
-"""With which torch's loss scaler begins."""
+"""The initial loss scale of torch's scaler."""
 
 
 def masters_in_two_bytes(program: TrainingProgram, context: Context) -> bool:
@@ -37,11 +37,11 @@ def to_bf16(value: np.ndarray) -> np.ndarray:
 
 
 def skipped_on_one_rank(program: TrainingProgram, context: Context) -> bool:
-    """Leaves the first rank's shard of each parameter as it was, as where each rank asks only its own gradients.
+    """Leaves the first rank's shard of each parameter unchanged, as if each rank looked only at its own gradients for overflow.
 
     Args:
         program: The program to be made wrong.
-        context: Has the number of shards, along what is the first dim of each parameter in torch.
+        context: Holds the number of shards along the dim that is the first one in torch.
     """
     right, count, roles = program.apply, context.devices, program.run.workload.model.params()
 

@@ -1,1 +1,1 @@
-"""What a run saves while it trains, so that another attempt goes on from there: `docs/resuming.md`."""
+"""What a run saves while it trains, so another attempt can continue from there: `docs/resuming.md`."""

@@ -1,4 +1,4 @@
-"""A checkpoint: a folder `checkpoints/step-000120` of a run directory, which is there as a whole or not at all.
+"""A checkpoint: a folder `checkpoints/step-000120` of a run directory, which is complete or does not exist.
 
 Its state is one file, or one of each rank. `commit.json` has their digests, and a folder without a valid one is not a checkpoint.
 """
@@ -21,7 +21,7 @@ FOLDER = "checkpoints"
 COMMIT = "commit.json"
 SCHEMA = 1
 _NAME = re.compile(r"step-([0-9]{6,10})(?:-([0-9]{1,4}))?")
-"""The second number tells it from a damaged one of the same step."""
+"""The second number distinguishes it from a damaged checkpoint of the same step."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Commit:
 
     Attributes:
         step: How many steps the run had taken.
-        begun: The step that the run had begun with, in whichever attempt.
+        begun: The step with which the run began, in any attempt.
         attempt: Which attempt at the run wrote it, from 1.
         program: The SHA-256 digest of what the run is.
-        losses: That of the losses of the steps from `begun` to `step`, as float64.
+        losses: The digest of the losses of the steps from `begun` to `step`, as float64.
         files: Name -> (bytes, digest) of each file beside it.
         schema: The schema of the checkpoint.
     """
@@ -49,11 +49,11 @@ class Commit:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that is whole.
+    """A checkpoint that is complete.
 
     Attributes:
         path: Its folder.
-        commit: What its commit says.
+        commit: The contents of its `commit.json`.
     """
 
     path: Path
@@ -68,7 +68,7 @@ class Checkpoint:
         """Reads the state that it holds.
 
         Raises:
-            Unreadable: Its files do not make one.
+            Unreadable: Its files do not make up a state.
         """
         names = list(self.commit.files)
         return read_state(self.path) if names == [STATE] else read_pieces(self.path, names)
@@ -76,7 +76,7 @@ class Checkpoint:
 
 @dataclasses.dataclass(frozen=True)
 class Damaged:
-    """A folder that has the name of a checkpoint, and is none.
+    """A folder with the name of a checkpoint that is not one.
 
     Attributes:
         path: The folder.
@@ -103,7 +103,7 @@ def find_folders(directory: Path) -> list[Path]:
 
 
 def find_checkpoints(directory: Path) -> Iterator[Checkpoint | Damaged]:
-    """Yields the checkpoints of a run, the newest first; each is looked through when it is asked for.
+    """Yields the checkpoints of a run, the newest first; each is checked when the iteration reaches it.
 
     Args:
         directory: The run directory.
@@ -122,7 +122,7 @@ def _examined(path: Path) -> Checkpoint | Damaged:
     for name, (size, digest) in commit.files.items():
         try:
             if os.path.getsize(path / name) != size or read_sha256(path / name) != digest:
-                return Damaged(path, f"{name} has not the digest that {COMMIT} says")
+                return Damaged(path, f"{name} does not have the digest that {COMMIT} says")
         except (OSError, Unreadable) as error:
             return Damaged(path, f"{name}: {getattr(error, 'strerror', None) or error}")
     return Checkpoint(path, commit)
@@ -151,7 +151,7 @@ def read_saved(folder: Path, asked: str = "--start-from") -> TrainState:
 
     Args:
         folder: The folder of either.
-        asked: What named it.
+        asked: The flag that named it, for messages.
 
     Raises:
         ConfigError: It has none, or a damaged one.
@@ -168,7 +168,7 @@ def read_saved(folder: Path, asked: str = "--start-from") -> TrainState:
 
 
 def digest_saved(path: Path) -> str:
-    """Computes the SHA-256 digest of what `--start-from` names: a file, ours by its commit or state, or a folder of others.
+    """Computes the SHA-256 digest of what `--start-from` names: a file, ours by its commit or state, or another folder.
 
     Args:
         path: The file, or the folder.
@@ -186,17 +186,17 @@ def digest_saved(path: Path) -> str:
 
 
 def newest(directory: Path, program: str) -> tuple[Checkpoint | None, tuple[Damaged, ...]]:
-    """Finds the newest checkpoint of a run that is whole.
+    """Finds the newest complete checkpoint of a run.
 
     Args:
         directory: The run directory.
         program: The digest of what the run is.
 
     Returns:
-        It, or None; and the newer ones that are damaged.
+        The checkpoint, or None; and the newer ones that are damaged.
 
     Raises:
-        ConfigError: It is of another run.
+        ConfigError: The checkpoint is of another run.
     """
     damaged = []
     for found in find_checkpoints(directory):

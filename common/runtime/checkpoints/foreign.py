@@ -1,7 +1,7 @@
-"""States that others wrote: weights in a file, or a folder in torch's or TensorFlow's own format, read without either.
+"""States that other programs wrote: weights in a file, or a folder in torch's or TensorFlow's own format, read without either.
 
-Where there are weights alone, a run begins with them at step 0. Where there is an optimizer's state as well, it goes on after as
-many steps as are said, or from step 0 if none are.
+If there are only weights, a run begins with them at step 0. If there is an optimizer's state as well, it continues after the
+number of steps that the state gives, or from step 0 if it gives none.
 """
 
 import dataclasses
@@ -44,16 +44,16 @@ class _Weights:
 
 
 def is_foreign(path: Path) -> bool:
-    """Returns whether a path is of what others wrote, by its name or by what is in the folder."""
+    """Returns whether another program wrote a path, by its name or by the contents of the folder."""
     # os.path: no error for a long path.
     return path.suffix == SUFFIX or any(os.path.isfile(path / name) for name in (METADATA, LATEST))
 
 
 def read_foreign(run: Run, path: Path) -> TrainState:
-    """Reads what others wrote.
+    """Reads the state that another program wrote.
 
     Args:
-        run: Whose model and optimizer it should be of.
+        run: The run, whose model and optimizer it should fit.
         path: A file of weights, or a folder.
 
     Raises:

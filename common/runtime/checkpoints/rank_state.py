@@ -44,7 +44,7 @@ def read_pieces(folder: Path, names: Collection[str]) -> TrainState:
         names: Those of the files.
 
     Raises:
-        Unreadable: A file is damaged, or together they do not have each number of each array once.
+        Unreadable: A file is damaged, or together they do not hold each number of each array exactly once.
     """
     by_path: dict[str, list[StatePiece]] = {}
     for name in names:

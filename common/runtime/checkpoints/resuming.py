@@ -25,12 +25,12 @@ class Beginning:
     """Where an attempt at a run begins.
 
     Attributes:
-        begun: The step that the run began with, in whichever attempt.
+        begun: The step with which the run began, in any attempt.
         state: What to restore; None at step 0.
-        checkpoint: Where the state is from; None if this attempt begins where the run does.
-        losses: Those of the steps from `begun` to it.
+        checkpoint: The checkpoint that the state is from; None if this attempt begins where the run does.
+        losses: The losses of the steps from `begun` to the checkpoint.
         attempt: Which attempt this is, from 1.
-        damaged: Folders that look like newer checkpoints, and are none.
+        damaged: Folders that look like newer checkpoints but are not.
     """
 
     begun: int = 0
@@ -47,7 +47,7 @@ class Beginning:
 
 
 def describe_program(run: Run, launch: Launch) -> dict[str, object]:
-    """Returns what a run is, however it is started; if it is elastic, on whatever number of devices.
+    """Returns the description of a run, independent of how it is started and, if it is elastic, of the number of devices.
 
     Args:
         run: The run.
@@ -57,7 +57,7 @@ def describe_program(run: Run, launch: Launch) -> dict[str, object]:
 
 
 def digest_program(run: Run, launch: Launch) -> str:
-    """Computes the SHA-256 digest of what a run is.
+    """Computes the SHA-256 digest of the description of a run.
 
     Args:
         run: The run.
@@ -75,7 +75,7 @@ def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
         launch: How it was started.
 
     Raises:
-        ConfigError: What is there is of another run, or damaged, or cannot be continued.
+        ConfigError: The directory holds another run, or a checkpoint that is damaged or cannot be continued.
     """
     found, damaged = newest(directory, digest_program(run, launch))
     for each in damaged:
@@ -88,11 +88,15 @@ def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
         return Beginning(0 if state is None else state.step, state, attempt=attempt, damaged=left_out)
     begun, step = found.commit.begun, found.commit.step
     if log is None:
-        raise ConfigError(f"{directory / METRICS} is gone, which has the losses up to {found.path}; start another run.")
+        raise ConfigError(
+            f"{directory / METRICS}, which had the losses up to {found.path}, is gone; start another run."
+        )
     losses = tuple(each.loss for each in log.steps() if begun <= each.number < step)
     if digest_losses(losses).hexdigest() != found.commit.losses:
-        raise ConfigError(f"{directory / METRICS} has not the losses that lead to {found.path}; start another run.")
-    print(f"samestep: goes on from {found.path}", file=sys.stderr, flush=True)
+        raise ConfigError(
+            f"{directory / METRICS} does not have the losses that lead to {found.path}; start another run."
+        )
+    print(f"samestep: continues from {found.path}", file=sys.stderr, flush=True)
     try:
         return Beginning(begun, found.state(), found, losses, attempt, left_out)
     except Unreadable as error:
@@ -100,13 +104,13 @@ def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
 
 
 def saver_of(run: Run, launch: Launch, beginning: Beginning, file: ProcessFile) -> Saver | None:
-    """Makes what saves the checkpoints of an attempt; None if it saves none.
+    """Makes the saver of an attempt's checkpoints; None if it saves none.
 
     Args:
         run: What is trained.
         launch: Says how often to save, and how many to keep.
         beginning: Where the attempt begins.
-        file: That of this process, whose directory they are saved in.
+        file: The file of this process, in whose directory they are saved.
     """
     if launch.save_every is None:
         return None
@@ -115,7 +119,7 @@ def saver_of(run: Run, launch: Launch, beginning: Beginning, file: ProcessFile) 
 
 
 def restore(program: Program, beginning: Beginning, run: Run, batch: Batch) -> None:
-    """Has a program go on from where an attempt begins; collective.
+    """Restores a program to the state with which an attempt begins; collective.
 
     Args:
         program: Just built.

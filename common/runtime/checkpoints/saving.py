@@ -1,4 +1,4 @@
-"""Saves checkpoints while a run trains: the step waits for a copy in memory, and a thread writes it."""
+"""Saves checkpoints while a run trains: training waits only for a copy in memory, which a thread writes."""
 
 import dataclasses
 import functools
@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.02
 
 
 class Saver:
-    """Saves the state of a program now and then. Every process has one, and all decide alike. Use it as a context manager."""
+    """Saves the state of a program at intervals. Every process has a saver, and all decide alike. Use it as a context manager."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class Saver:
         return self._thread is not None and self._thread.is_alive()
 
     def follow(self, stream: Iterator[Batch]) -> Iterator[Batch]:
-        """Yields batches that note what is gathered of them."""
+        """Yields batches that record which examples are gathered from them."""
         return (dataclasses.replace(batch, gathering=self._gathering) for batch in stream)
 
     def steps_left(self, step: int) -> int:
-        """Returns how many steps may be taken in one go before the next is asked for.
+        """Returns how many steps may be taken before the next call of `offer`.
 
         Args:
             step: How many steps have been taken.
@@ -94,12 +94,12 @@ class Saver:
         return self._every.steps - step % self._every.steps if self._every.steps else sys.maxsize
 
     def offer(self, program: Program, step: int, losses: Sequence[float]) -> None:
-        """Saves the state if it is time to; collective.
+        """Saves the state if it is due; collective.
 
         Args:
             program: The program, between two steps.
             step: How many steps have been taken.
-            losses: Those of the steps since the last call, where they are known.
+            losses: The losses of the steps since the last call, where they are known.
         """
         self._digest.update(np.asarray(losses, "<f8").tobytes())
         self._gathering.close()
@@ -188,7 +188,7 @@ def digest_losses(losses: Sequence[float]) -> "hashlib._Hash":
     """Begins the digest of a run's losses.
 
     Args:
-        losses: Those that are known so far.
+        losses: The losses that are known so far.
     """
     return hashlib.sha256(np.asarray(losses, "<f8").tobytes())
 

@@ -23,12 +23,12 @@ def usual_slot(slot: str) -> str:
 
 
 def neutral_slot(usual: str) -> str | None:
-    """Returns the neutral name of a kind of optimizer state; None if it is another one."""
+    """Returns the neutral name of a kind of optimizer state; None if it has none."""
     return next((slot for slot, name in _USUAL_SLOTS.items() if name == usual), None)
 
 
 def to_usual(name: str, array: np.ndarray) -> np.ndarray:
-    """Lays a parameter, or what is shaped like it, out as usual.
+    """Converts a parameter, or an array of its shape, to the usual layout.
 
     Args:
         name: The neutral name of the parameter.

@@ -1,8 +1,8 @@
-"""Writes a checkpoint: one process the whole state, or each process what it holds, and the first one commits it.
+"""Writes a checkpoint: one process writes the whole state, or each process writes what it holds and the first one commits it.
 
-It is written as `step-000120.part`. Each file goes to the disk, then `commit.json`, which holds their digests, then the folder
-gets its name. Nothing is written twice under one name: whoever overwrites a checkpoint in place mixes two steps if he dies
-meanwhile (docs/found.md).
+It is written as `step-000120.part`. Each file goes to the disk, then `commit.json`, which holds their digests, and then the
+folder gets its final name. Nothing is written twice under one name: a process that overwrites a checkpoint in place mixes two
+steps if it dies meanwhile (docs/found.md).
 """
 
 import dataclasses
@@ -25,19 +25,19 @@ from samestep.common.runtime.state_file import STATE, dump_state
 Fill = Callable[[IO[bytes]], object]
 _POLL_SECONDS = 0.01
 _PART = ".part"
-"""The ending of a checkpoint that is not whole yet."""
+"""The suffix of a checkpoint that is not complete yet."""
 
 
 def write_checkpoint(directory: Path, state: TrainState, commit: Commit) -> Checkpoint:
-    """Writes a checkpoint that is one file; when this returns, it is on the disk.
+    """Writes a checkpoint of a single file; when this returns, it is on the disk.
 
     Args:
         directory: The run directory.
-        state: What it holds.
-        commit: What is said of it, without the files.
+        state: The state.
+        commit: Its commit, without the files.
 
     Raises:
-        OSError: It cannot be written, as on a full disk. Nothing of it is left.
+        OSError: It cannot be written, for example on a full disk. Nothing of it remains.
         WorkerFailed: Something is in its place that samestep did not write.
     """
     part = begin_checkpoint(directory, commit.step)
@@ -75,7 +75,7 @@ def folder_of(directory: Path, step: int) -> Path:
 
 
 def write_own(directory: Path, step: int, rank: int, pieces: Sequence[StatePiece]) -> None:
-    """Writes the file of one rank, and says beside it that it is on the disk, or why it is not.
+    """Writes the file of one rank, and beside it a file that says that it is on the disk, or why it is not.
 
     Args:
         directory: The run directory.
@@ -99,12 +99,12 @@ def commit_sharded(directory: Path, commit: Commit, num_ranks: int, seconds: flo
 
     Args:
         directory: The run directory.
-        commit: What is said of it, without the files.
-        num_ranks: How many ranks there are.
+        commit: Its commit, without the files.
+        num_ranks: The number of ranks.
         seconds: How long to wait.
 
     Raises:
-        OSError: It cannot be written, or a rank's file could not be. Nothing of it is left.
+        OSError: It cannot be written, or a rank's file could not be. Nothing of it remains.
     """
     part, deadline = folder_of(directory, commit.step), time.monotonic() + seconds
     try:

@@ -1,8 +1,8 @@
-"""Where the processes of a run meet that no launcher of ours started: in files of the run directory, which all hosts share.
+"""How the processes of a run that our launcher did not start meet: by files in the run directory, which all hosts share.
 
-Each process writes `meeting-ROLE.json`: a random number of its own, and an address. Process 0 collects them in `meeting.json`. A
-process believes a list only once every process has confirmed the very same one, so files that an earlier attempt left are
-never taken: nobody confirms for them.
+Each process writes `meeting-ROLE.json`: a random number of its own, and an address. Process 0 collects them in `meeting.json`.
+A process trusts a list only once every process has confirmed the very same one, so files of an earlier attempt are never used:
+no process confirms them.
 """
 
 import dataclasses
@@ -19,18 +19,18 @@ from samestep.common.runtime.measured import validate
 POLL_SECONDS = 0.02
 MEETING = "meeting.json"
 CLOCK_SECONDS = 1.0
-"""How far a host's clock may be off that of the file system before it is a fact worth telling."""
+"""How far a host's clock may be off the file system's clock before it is reported."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Arrival:
-    """What a process tells the others when it comes.
+    """What a process tells the others when it arrives.
 
     Attributes:
-        nonce: A random number, another one each time that a process is started.
-        host: What tells its host from others.
+        nonce: A random number, different each time that a process is started.
+        host: What distinguishes its host from others.
         address: The host's address, and a free port there.
-        facts: What its host is: name, cores, memory and versions.
+        facts: Its host's name, cores, memory and versions.
         confirmed: The list that it has confirmed, by its number.
     """
 
@@ -48,7 +48,7 @@ class Collected:
     Attributes:
         version: Its number, a random one.
         complete: Whether every process has confirmed it.
-        arrivals: What each process told.
+        arrivals: The arrival of each process.
     """
 
     version: str = ""
@@ -63,11 +63,11 @@ def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, second
         directory: The run directory.
         roles: The roles of all processes, in the topology's order.
         index: The place of this one.
-        own: What this one tells the others.
+        own: The arrival of this process.
         seconds: How long to wait.
 
     Returns:
-        What each process told.
+        The arrival of each process.
 
     Raises:
         WorkerFailed: They did not all come in time, or do not share the directory.
@@ -107,7 +107,7 @@ def _arrive(directory: Path, role: str, own: Arrival) -> Arrival:
 
 
 def read_hosts(directory: Path, roles: Sequence[str]) -> tuple[dict[str, str], ...]:
-    """Returns what each host of a run is, and which of its processes it had; nothing of a run that a launcher of ours started.
+    """Returns the facts of each host of a run, with its processes; nothing for a run that our launcher started.
 
     Args:
         directory: The run directory.
@@ -127,7 +127,7 @@ def read_hosts(directory: Path, roles: Sequence[str]) -> tuple[dict[str, str], .
 
 
 def address_for_others(directory: Path, roles: Sequence[str], role: str) -> str:
-    """Returns where other hosts reach a process; "" if all are on one host, or a launcher of ours started them.
+    """Returns the address at which other hosts reach a process; "" if all are on one host, or our launcher started them.
 
     Args:
         directory: The run directory.
@@ -142,7 +142,7 @@ def address_for_others(directory: Path, roles: Sequence[str], role: str) -> str:
 
 
 def find_differences(hosts: Sequence[Mapping[str, str]]) -> str:
-    """Says in what the hosts of a run differ that may make one slower than another, or its numbers others; "" if in nothing.
+    """Says how the hosts of a run differ in things that may affect speed or numbers; "" if they do not.
 
     Args:
         hosts: As `read_hosts` returns them.
@@ -159,7 +159,7 @@ def find_differences(hosts: Sequence[Mapping[str, str]]) -> str:
 
 
 def forget_meeting(directory: Path, roles: Sequence[str]) -> None:
-    """Removes what the processes told each other.
+    """Removes the files with which the processes met.
 
     Args:
         directory: The run directory.

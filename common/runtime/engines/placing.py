@@ -1,4 +1,4 @@
-"""Which process of its run the present one is, where it meets the others, and what it tells them of its host."""
+"""Finds which process of its run the current one is, and meets the others."""
 
 import fcntl
 import os
@@ -28,7 +28,7 @@ from samestep.common.strategy import ProcessSpec
 
 LOOPBACK = "127.0.0.1"
 LOOK_SECONDS = 1.0
-"""How often a process looks whether what started it is still there."""
+"""How often a process checks whether the process that started it still exists."""
 PATIENCE = 0.8
 """The share of the run's timeout after which a process stops waiting for the others."""
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -37,14 +37,14 @@ _ASK_ADDRESS = 0x8915
 
 
 def take_place(specs: Sequence[ProcessSpec], environment: MutableMapping[str, str]) -> int:
-    """Finds which process of its run the present one is.
+    """Finds which process of its run the current one is.
 
     Args:
         specs: The run's topology.
         environment: `os.environ`, which gets the number of the attempt.
 
     Raises:
-        ConfigError: Nothing says so, or two things contradict each other.
+        ConfigError: Nothing says which one it is, or two sources contradict each other.
     """
     wanted, processes = specs[0].environment, len(specs)
     if wanted and all(name in environment for name in wanted):  # all is said already
@@ -70,13 +70,13 @@ def join(
     timeout_seconds: float,
     versions: Mapping[str, str],
 ) -> None:
-    """Meets the other processes of a run that no launcher of ours started, and fills in what the strategy reads.
+    """Meets the other processes of a run that our launcher did not start, and sets the variables that the strategy reads.
 
     Args:
         directory: The run directory.
         specs: The run's topology.
         index: The place of this process.
-        environment: `os.environ`; what it says already stays.
+        environment: `os.environ`; variables that are set already stay.
         timeout_seconds: The timeout of the run.
         versions: The versions of the packages that decide the run's numbers.
 
@@ -144,7 +144,7 @@ def _local(met: Sequence[Arrival], index: int, place: Place | None) -> dict[str,
 
 
 def own_host() -> str:
-    """Returns what tells this host from others: since when it runs, and the network that the process is in."""
+    """Returns what distinguishes this host from others: its boot, and the network that the process is in."""
     try:
         boot = read_bytes(Path("/proc/sys/kernel/random/boot_id")).decode().strip()
         return f"{boot} {os.stat('/proc/self/ns/net').st_ino}"
@@ -153,7 +153,7 @@ def own_host() -> str:
 
 
 def own_address(towards: str) -> str:
-    """Returns the address of this host from which packets to another one leave; nothing is sent.
+    """Returns the address from which this host would send packets to another one; nothing is sent.
 
     Args:
         towards: An address in the network of the run; "" if none is known.
@@ -195,7 +195,7 @@ def _device() -> str:
 
 
 def own_facts() -> dict[str, str]:
-    """Returns what this host is, as far as it may make a difference."""
+    """Returns the facts of this host that may make a difference."""
     return {
         "host": platform.node(),
         "system": platform.platform(),

@@ -1,4 +1,4 @@
-"""What engines tell a process of its place, in its environment: a row an engine, the innermost first.
+"""The environment variables by which engines tell a process its place: one row for each engine, the innermost first.
 
 An engine may run inside another one: torchrun in an allocation of Slurm, Slurm's tasks in a pod. Each leaves its variables, and
 the innermost counts, because it started the process last.
@@ -14,16 +14,16 @@ from samestep.common.runtime.topology import RESTARTS, read_whole
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """The variables that say which of its processes an engine started; "" stands for one that it does not set.
+    """The variables in which an engine tells a process its place; "" stands for one that it does not set.
 
     Attributes:
-        name: As people call it.
+        name: Its name in sentences.
         rank: The number of the process.
         world: The number of processes.
         local_rank: The number of the process among those of its host.
         attempt: How often the processes were started before.
-        address: Contains an address in the network of the processes.
-        marker: A variable without which the others are not of this engine.
+        address: The variable that contains an address in the network of the processes.
+        marker: A variable without which the others do not belong to this engine.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Place:
     """The place of a process in its run.
 
     Attributes:
-        engine: The engine that gave it out.
+        engine: The engine that assigned it.
         rank: The number of the process.
         local_rank: Its number on its host; None if the engine does not say.
         attempt: How often the run was started before.
@@ -93,7 +93,7 @@ def engines_of(environment: Mapping[str, str]) -> list[Engine]:
 
 
 def find_place(environment: Mapping[str, str], processes: int) -> Place | None:
-    """Finds the place that the innermost engine gave the present process; None if no engine started it.
+    """Finds the place that the innermost engine gave the current process; None if no engine started it.
 
     Args:
         environment: `os.environ`.
@@ -124,7 +124,7 @@ def find_place(environment: Mapping[str, str], processes: int) -> Place | None:
 
 
 def said_why(engine: Engine, around: list[Engine] | tuple[Engine, ...]) -> str:
-    """Says which engine's variables count where there are several.
+    """Says which engine's variables count if there are several.
 
     Args:
         engine: The innermost.
@@ -135,11 +135,11 @@ def said_why(engine: Engine, around: list[Engine] | tuple[Engine, ...]) -> str:
 
 
 def refuse_contradiction(rank: int, variable: str, environment: Mapping[str, str], processes: int) -> None:
-    """Refuses a place given by hand that is not the one that an engine gave to the same process.
+    """Refuses a place given by hand that contradicts the one that an engine gave to the same process.
 
     Args:
         rank: The place by hand.
-        variable: What says so.
+        variable: The variable that gives it.
         environment: `os.environ`.
         processes: How many processes the run has, as many as the engine has to have started.
 

@@ -1,1 +1,1 @@
-"""The parent: starts a run's processes, watches them, and makes a result of what they leave."""
+"""The parent: starts a run's processes, watches them, and makes a result from what they leave."""

@@ -1,4 +1,4 @@
-"""Modules that are asked something, each in a process of its own, so that what they import stays there."""
+"""Asks modules questions, each in a process of its own, so their imports stay there."""
 
 import dataclasses
 import json
@@ -18,8 +18,8 @@ class Question:
         module: Its name, below `samestep`.
         arguments: Its arguments.
         core: The core it is bound to; any, unless given.
-        late: What the error says if it takes too long.
-        failed: What the error says if it ends badly, before the last line that it wrote; `{code}` stands for its exit code.
+        late: The message of the error if it takes too long.
+        failed: The message of the error if it fails, before the last line that it wrote; `{code}` stands for its exit code.
     """
 
     module: str
@@ -30,17 +30,17 @@ class Question:
 
 
 def ask(questions: Sequence[Question], timeout_seconds: float) -> list[object]:
-    """Asks several modules side by side.
+    """Asks several modules in parallel.
 
     Args:
-        questions: What each is asked.
+        questions: The questions.
         timeout_seconds: How long each may take.
 
     Returns:
-        The answers in the same order; None where one printed nothing.
+        The answers in the same order; None for a module that printed nothing.
 
     Raises:
-        WorkerFailed: A process took too long or ended badly; the others are ended as well.
+        WorkerFailed: A process took too long or failed; the others are ended as well.
     """
     started: list[subprocess.Popen[str]] = []
     try:

@@ -1,4 +1,4 @@
-"""The directory of a run, and the attempts at it: each goes on from the newest checkpoint, which the workers find themselves."""
+"""The directory of a run, and the attempts at it: each continues from the newest checkpoint, which its workers find."""
 
 import contextlib
 import dataclasses
@@ -22,7 +22,8 @@ from samestep.common.steps.log import METRICS, read_log
 from samestep.common.strategy import Run
 
 Begin = Callable[[Run, Launch, Progress | None, dict[str, str]], None]
-"""(run, launch, what is called at every window's end, variables): starts the processes of a run, and waits for them."""
+"""(run, launch, function to call at every window's end, variables) -> None: starts the processes of a run, and waits for
+them."""
 UNWRITABLE = "--out {} cannot be written ({}); name another directory."
 
 
@@ -32,7 +33,7 @@ class _TriesAll(Exception):
 
 @dataclasses.dataclass
 class Attempts:
-    """Takes a run to its end; if a process dies or hangs, all are started again, as often as was asked for.
+    """Takes a run to its end; if a process dies or hangs, all are started again, as often as requested.
 
     Attributes:
         directory: The run directory.
@@ -59,7 +60,7 @@ class Attempts:
             The run on as many devices as it ended with.
 
         Raises:
-            SamestepError: The last attempt failed, or one in a way that another would repeat.
+            SamestepError: The last attempt failed, or one failed in a way that another attempt would repeat.
         """
         now, left, wanted, returns, newest = self.run, self.launch.restarts, 1, False, list[Path]()
         earlier = read_log(self.directory).attempt if os.path.lexists(self.directory / METRICS) else 0
@@ -73,7 +74,7 @@ class Attempts:
                 begin(now, self.launch, progress, environment)
                 return now
             except _TriesAll:
-                following, why = self.run, f"goes on with {self.run.num_devices} devices again"
+                following, why = self.run, f"continues with {self.run.num_devices} devices again"
             except WorkerFailed as error:
                 if not left:
                     raise
@@ -131,7 +132,7 @@ def prepare(run: Run, launch: Launch) -> Path:
 
     Args:
         run: The run.
-        launch: Names the directory, or leaves it to us.
+        launch: Names the directory; if it does not, one is made.
 
     Raises:
         ConfigError: `--out` already holds a run, or cannot be written.
@@ -152,7 +153,7 @@ def first_new(name: Callable[[], Path]) -> Path:
     """Makes a new directory.
 
     Args:
-        name: Returns a path that is not taken yet; if another command then makes it first, it is asked again.
+        name: Returns a path that does not exist yet; it is called again if another command creates that path first.
 
     Raises:
         ConfigError: It cannot be made.
@@ -180,16 +181,16 @@ def new_directory(name: str) -> Path:
 
 
 def check_unfinished(directory: Path) -> Path:
-    """Refuses to go on with what is not a run that was cut off; returns its directory.
+    """Refuses to continue a directory that does not hold a run that was cut off; returns the directory.
 
     Args:
         directory: The directory.
 
     Raises:
-        ConfigError: It holds a finished run, one that is going on, or none.
+        ConfigError: It holds a finished run, one that is still running, or none.
     """
     if os.path.lexists(directory / "result.json"):
-        raise ConfigError(f"--resume {directory}: it holds a finished run; --start-from goes on from where it ended.")
+        raise ConfigError(f"--resume {directory}: it holds a finished run; --start-from continues from where it ended.")
     if not os.path.lexists(directory / "config.json"):
         raise ConfigError(f"--resume {directory}: it holds no run; name a directory with a config.json.")
     if is_running(directory):  # its processes would lose the files by which they are seen to be alive
@@ -212,13 +213,13 @@ def begin_again(directory: Path) -> Path:
         (directory / MEETING).unlink(missing_ok=True)
         reserve_error(directory)
     except OSError as error:
-        raise ConfigError(f"{directory} cannot be written ({error.strerror}); the run cannot go on there.") from None
+        raise ConfigError(f"{directory} cannot be written ({error.strerror}); the run cannot continue there.") from None
     return directory
 
 
 @contextlib.contextmanager
 def recorded_end(directory: Path) -> Iterator[None]:
-    """Makes a context that writes what ends it into a run directory: an interruption, or an error."""
+    """Makes a context that records in a run directory what ended it: an interruption, or an error."""
     try:
         yield
     except _TriesAll:  # the run goes on

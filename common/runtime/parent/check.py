@@ -1,4 +1,4 @@
-"""Whether a run can be started here, as asked: refused before any process starts."""
+"""Checks whether a run can be started here as requested, before any process starts."""
 
 import dataclasses
 import math
@@ -23,10 +23,11 @@ from samestep.common.workload.data.dataset import load
 from samestep.common.workload.models.spec import num_params
 
 OPEN_FILES, OPEN_FILES_PER_PROCESS = 64, 16
-"""The most of a process: a framework's import, and its connections to each of its peers. Twice what runs were seen to have."""
+"""The most open files of a process: those of a framework's import, and its connections to each peer. Twice what runs were seen
+to have."""
 
 _MOST_COPIES = 4
-"""Of the weights on a device, at most: two of four bytes where an engine keeps masters, and room for what pads its parts."""
+"""The most copies of the weights on a device: two of four bytes where an engine keeps master weights, and room for padding."""
 
 
 def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
@@ -38,7 +39,7 @@ def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
         is_here: Whether its processes are started on this machine.
 
     Returns:
-        What the user should know before it starts; "" if there is nothing.
+        What the user should know before the run starts; "" if there is nothing.
 
     Raises:
         ConfigError: The directory is taken, the state to start from does not fit, or no step would be compressed.
@@ -127,19 +128,19 @@ def _check_start(run: Run, start_from: str) -> str:
     state = read_start(run, start_from)
     if state.local and len(state.local) != run.num_devices:
         kept = ", ".join(dict.fromkeys(name.partition("/")[0] for arrays in state.local for name in arrays))
-        return f"{given} has local state ({kept}) of {len(state.local)} devices; on {run.num_devices} it starts anew."
+        return f"{given} has local state ({kept}) of {len(state.local)} devices; on {run.num_devices} it is reset."
     return ""
 
 
 def refuse_stateless(directory: Path, given: str) -> None:
-    """Refuses a run that trained but did not keep its state, with its newest checkpoint and the line that keeps the state.
+    """Refuses a run that did not keep its state; the message names its newest checkpoint and the command that keeps the state.
 
     Args:
-        directory: What may be the directory of a run.
-        given: What named it.
+        directory: A directory that may be that of a run.
+        given: The flag that named it.
 
     Raises:
-        ConfigError: It is one.
+        ConfigError: It is such a run.
     """
     if os.path.exists(directory / STATE) or not os.path.exists(directory / "result.json"):  # no error for a long path
         return

@@ -30,8 +30,8 @@ class Transfer:
     """An activity that sends or receives.
 
     Attributes:
-        activity: When.
-        send: What this process recorded of it in the observed step; None of a receipt, and where they do not match.
+        activity: When it took place.
+        send: The send that this process recorded for it in the observed step; None for a receipt, and if they do not match.
         meeting: What all its ends have in common; "" if that is not known.
     """
 
@@ -46,7 +46,7 @@ def write_trace(directory: Path, run: Run, measured: Sequence[Measured]) -> None
     Args:
         directory: The run directory.
         run: What was traced.
-        measured: By every process that does not merely serve, rank 0 first.
+        measured: The measurements of every process that does not merely serve, rank 0 first.
     """
     files = [trace_file(directory, each.role) for each in measured]
     found = [validate(Recording, read_json(file, _MOST_BYTES), str(file)) for file in files]
@@ -60,8 +60,8 @@ def chrome_events(run: Run, measured: Sequence[Measured], found: Sequence[Record
 
     Args:
         run: What was traced.
-        measured: By each process.
-        found: What each recorded.
+        measured: The measurements of each process.
+        found: The recorded activities of each process.
     """
     zero = min(start for each in found for start, _ in each.steps)
     axis = next((send.group for each in measured for send in each.sends if send.to), "all")

@@ -1,6 +1,6 @@
-"""Runs that go on with fewer devices once one is lost, and with all of them again after their next checkpoint.
+"""Runs that continue with fewer devices once one is lost, and with all of them again after their next checkpoint.
 
-The global batch is held, so the steps stay those of the whole run: of the allowed numbers of devices, the largest is taken among
+The global batch is kept, so the steps stay those of the whole run: the run takes the largest allowed number of devices among
 which the strategy can split it.
 """
 
@@ -16,15 +16,15 @@ from samestep.common.strategy import Run
 
 
 def check_elastic(run: Run, launch: Launch, elastic: str) -> None:
-    """Refuses other numbers of devices where a run could not go on with them.
+    """Refuses other numbers of devices with which a run could not continue.
 
     Args:
         run: The run.
         launch: How it is started.
-        elastic: What of that is asked for here.
+        elastic: The requested range of devices.
 
     Raises:
-        ConfigError: So it is.
+        ConfigError: The run cannot continue with them.
     """
     given, (least, most) = f"--elastic {elastic}", read_devices(elastic)
     if not launch.restarts:
@@ -41,12 +41,12 @@ def check_elastic(run: Run, launch: Launch, elastic: str) -> None:
 
 
 def whole(config: RunConfig) -> RunConfig:
-    """Returns the request of a run as it was first made, whatever number of devices its last attempt had."""
+    """Returns the request of a run as it was first made, for any number of devices of its last attempt."""
     return config if config.elastic is None else dataclasses.replace(config, devices=None, mesh=None)
 
 
 def with_one_less(run: Run, launch: Launch) -> Run:
-    """Returns the run on the largest number of devices that is left when one is lost; the run itself if it takes no fewer.
+    """Returns the run on the largest possible number of devices when one is lost; the run itself if it cannot use fewer.
 
     Args:
         run: The run.

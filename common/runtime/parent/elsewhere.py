@@ -1,4 +1,4 @@
-"""A run that an engine starts: handed over as a job, followed in its directory, and ended with the engine's word for it."""
+"""A run that an engine starts: submitted as a job, followed in its directory, and reported with the engine's word for its end."""
 
 import dataclasses
 import os
@@ -19,13 +19,13 @@ from samestep.common.strategy import Run
 
 POLL_SECONDS = 1.0
 SETTLE_SECONDS = 1.0
-"""How long what the last process wrote may take to be seen on a shared file system."""
+"""How long files of the last process may take to appear on a shared file system."""
 
 _KILLED = re.compile(
     r": (Killed|Segmentation fault|Aborted|Bus error|Out Of Memory)|exceeded memory limit"  # Slurm
     r"|exited on signal|exitcode *: -\d|died with <Signals"  # Open MPI, torchrun, and Ray's worker of its child
 )
-"""What engines say of a process that a signal or its need of memory ended."""
+"""What engines print about a process that a signal or lack of memory ended."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class JobEnd:
 
     Attributes:
         word: The engine's word for it.
-        is_engines_doing: Whether the engine ended it: a limit, a lost node, somebody who cancelled it.
+        is_engines_doing: Whether the engine ended it, because of a limit, a lost node or a cancellation.
     """
 
     word: str
@@ -42,7 +42,7 @@ class JobEnd:
 
 
 class Job(Protocol):
-    """What an engine was handed.
+    """A job that was submitted to an engine.
 
     Attributes:
         name: Its name, as the engine's own commands take it.
@@ -59,11 +59,11 @@ class Job(Protocol):
         """Returns why it does not run yet, in the engine's word; "" if it runs."""
 
     def cancel(self) -> None:
-        """Has the engine end it; returns once nothing of it runs."""
+        """Makes the engine end it; returns once nothing of it runs."""
 
 
 Submit = Callable[[Path, Run], Job]
-"""(directory, run) -> what an engine made of a prepared run that was handed to it."""
+"""(directory, run) -> the job that an engine made of a prepared run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Elsewhere:
     """Executes runs in the place of a launcher's own processes.
 
     Attributes:
-        submit: Hands a run over.
+        submit: Submits a run.
     """
 
     submit: Submit
@@ -84,17 +84,17 @@ class Elsewhere:
         progress: Progress | None = None,
         environment: dict[str, str] | None = None,
     ) -> None:
-        """Hands a run over and waits until it has a result.
+        """Submits a run and waits until it has a result.
 
         Args:
-            directory: Holds the `config.json` of the run.
+            directory: The directory that holds the `config.json` of the run.
             run: The run.
             launch: How to start it.
             progress: Called at every window's end.
             environment: Added to what starts the processes.
 
         Raises:
-            SamestepError: It has none; nothing of it runs any more.
+            SamestepError: The run has no result; nothing of it is still running.
         """
         with recorded_end(directory):
             job = self.submit(directory, run)
@@ -104,7 +104,7 @@ class Elsewhere:
 
 
 def follow(directory: Path, job: Job, progress: Progress | None) -> JobEnd:
-    """Shows what becomes of a job until it ends; whatever interrupts that cancels the job.
+    """Shows the progress of a job until it ends; an interruption cancels the job.
 
     Args:
         directory: The run directory.

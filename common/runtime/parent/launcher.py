@@ -1,4 +1,4 @@
-"""Starts a run's processes, watches them, and turns what they leave into a result."""
+"""Starts a run's processes, watches them, and turns the files that they leave into a result."""
 
 import functools
 import tempfile
@@ -60,7 +60,7 @@ class Launcher:
     def warm(
         self, frameworks: Iterable[str], threads: int = 1, timeout_seconds: float = RunConfig.timeout_seconds
     ) -> None:
-        """Imports frameworks ahead of their first run, side by side, so that no run is timed beside an import.
+        """Imports frameworks before their first run, in parallel, so no run is timed during an import.
 
         Args:
             frameworks: The frameworks to import.
@@ -87,15 +87,15 @@ class Launcher:
             run: The run from `parse`.
             launch: How to start it.
             progress: Called at every window's end.
-            launched_at: When the command was given (`time.time()`); now, unless given.
+            launched_at: When the command was given (`time.time()`); by default now.
             environment: Added to every process's.
-            resume: The directory of the run, if it was started before and did not end.
+            resume: The directory of the run if it was started before and did not end.
 
         Returns:
             The result; one that missed parity has the status "not the same step".
 
         Raises:
-            SamestepError: The run did not end well; its directory holds the `error.json`.
+            SamestepError: The run failed; its directory holds the `error.json`.
         """
         launched_at = launched_at or time.time()
         self.last_run = directory = prepare(run, launch) if resume is None else begin_again(resume)
@@ -139,7 +139,7 @@ class Launcher:
             run: The run.
             launch: How to start it.
             progress: Called at every window's end.
-            environment: Added to every process's; says when the command was given, if that is not now.
+            environment: Variables to add to every process; they say when the command was given, if not now.
 
         Raises:
             SamestepError: A process failed; nothing is left running.
@@ -154,13 +154,13 @@ class Launcher:
                 seal(directory)
 
     def describe(self, config: RunConfig) -> RunConfig:
-        """Has a worker describe the user's model that a request names.
+        """Makes a worker describe the user's model that a request names.
 
         Args:
             config: The request; one that names no model is returned as it is.
 
         Returns:
-            The request with the folder of the description, which is there as long as this launcher.
+            The request with the folder of the description, which exists as long as this launcher.
 
         Raises:
             ConfigError: The file, the model or the data are not what they have to be.
@@ -178,7 +178,7 @@ class Launcher:
 
         Args:
             config: Names the model and the data, with a batch size and steps.
-            accepted: The names of the differences that are accepted, beside those that the model's file accepts.
+            accepted: The names of accepted differences, in addition to those that the model's file accepts.
             checkpoint: Weights of one of the two, which are written for the other as well if they are the same model.
 
         Raises:
@@ -231,5 +231,5 @@ class Launcher:
         return server
 
     def reference_rerun(self, launch: Launch) -> LaunchedRerun:
-        """Makes what takes the steps of the reference of a run that was started so."""
+        """Makes the rerun that takes the reference's steps of a run with this launch."""
         return LaunchedRerun(self.execute, self._scratch.name, launch.of_reference, {})

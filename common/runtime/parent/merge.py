@@ -1,4 +1,4 @@
-"""From what the processes measured to one RunResult, with the machine, the commit and the line that repeats the run."""
+"""Merges the measurements of processes into a RunResult, with the machine, the commit and the command that repeats the run."""
 
 import dataclasses
 import functools
@@ -24,7 +24,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
 
 _SAME = {field.name for field in dataclasses.fields(RunResult)} & {field.name for field in dataclasses.fields(Measured)}
-"""What a result takes from rank 0 as it was measured."""
+"""The fields that a result takes from rank 0 unchanged."""
 
 
 def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity) -> RunResult:
@@ -33,7 +33,7 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
     Args:
         run: What was trained.
         launch: How it was started.
-        measured: By every process that does not merely serve, rank 0 first.
+        measured: The measurements of every process that does not merely serve, rank 0 first.
         parity: The verdict.
     """
     first, config = measured[0], as_config(run, launch)
@@ -120,15 +120,15 @@ def _device_rows(measured: Measured) -> list[DeviceRow]:
 
 
 def command(config: RunConfig) -> str:
-    """Returns the line that repeats a run, without the place it was written to.
+    """Returns the command that repeats a run, without the directory it was written to.
 
-    With `python -m`, a `random.py` of the folder it is typed in would take the place of Python's.
+    It does not use `python -m`, with which a `random.py` in the current folder would shadow Python's.
     """
     return shlex.join(["samestep", "run", *arguments(config)])
 
 
 def machine() -> dict[str, Scalar]:
-    """Returns what the run ran on."""
+    """Returns the machine that the run ran on."""
     cpu = ""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -148,7 +148,7 @@ def machine() -> dict[str, Scalar]:
 
 @functools.cache
 def git_commit() -> str | None:
-    """Returns the commit of the checkout that this process runs; None if this is none. git is asked once."""
+    """Returns the commit of the checkout that this process runs, asking git once; None if it is not a checkout."""
     line = ["git", "rev-parse", "HEAD"]
     try:
         done = subprocess.run(line, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5, check=False)
@@ -165,7 +165,7 @@ def count_by_host(
     Args:
         run: What was trained.
         hosts: As `read_hosts` returns them.
-        used: What the processes used.
+        used: The usage of each process.
         ledger: The prediction of the run.
         backend: What carried its exchanges.
     """

@@ -1,4 +1,4 @@
-"""What a launcher does last, where something else started the run's processes: torchrun, a scheduler, or a hand."""
+"""What a launcher does last, if something else started the run's processes: torchrun, a scheduler, or the user."""
 
 import contextlib
 import time
@@ -15,7 +15,7 @@ from samestep.common.strategy import Run
 
 
 def finish_alone(directory: Path, run: Run, launch: Launch) -> None:
-    """Does a launcher's last duties, on rank 0 of a run that something else started (torchrun, by hand).
+    """Does a launcher's last duties, on rank 0 of a run that something else started.
 
     Args:
         directory: The run directory.
@@ -23,7 +23,7 @@ def finish_alone(directory: Path, run: Run, launch: Launch) -> None:
         launch: How it was prepared.
 
     Raises:
-        ParityFailed: It was not the same step.
+        ParityFailed: The run did not take the same step.
     """
     wait_for_processes(directory, run, launch.timeout_seconds)
     with Launcher() as launcher:
@@ -48,7 +48,7 @@ def wait_for_processes(directory: Path, run: Run, timeout_seconds: float) -> Non
         timeout_seconds: How long to wait.
 
     Raises:
-        WorkerFailed: One wrote none in time.
+        WorkerFailed: A process wrote none in time.
     """
     deadline = time.monotonic() + timeout_seconds
     for spec in run.strategy.topology(run):

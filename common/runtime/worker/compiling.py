@@ -1,4 +1,4 @@
-"""In place of the loop: a step is compiled for hardware that need not be there, and none is taken."""
+"""Compiles a step for hardware that need not be present, instead of training."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
 
 CompileStep = Callable[[Run, Batch, Path], Compiled]
-"""What a strategy's file exports as `compile_step` beside `build`; the path is the run directory."""
+"""The function that a strategy's file exports as `compile_step` beside `build`; the path is the run directory."""
 
 
 def compile_and_measure(compile_step: CompileStep, run: Run, split: Split, file: ProcessFile) -> Measured:

@@ -1,4 +1,4 @@
-"""The process that describes or traces the user's model: it alone imports the file before there is a run."""
+"""The process that describes or traces the user's model; only it imports the file before there is a run."""
 
 import importlib
 import os
@@ -25,12 +25,12 @@ from samestep.common.workload.outputs import call_printing
 
 
 def is_asked(directory: Path) -> bool:
-    """Returns whether a directory asks for a description or a trace, and is not a run's."""
+    """Returns whether a directory requests a description or a trace, and is not a run's."""
     return any(os.path.exists(directory / name) for name in (DESCRIBE, model_trace.ASKED))
 
 
 def answer(directory: Path) -> None:
-    """Makes what a directory asks for.
+    """Makes what a directory requests.
 
     Raises:
         ConfigError: The file, the model or the data are not what they have to be.
@@ -43,10 +43,10 @@ def answer(directory: Path) -> None:
 
 
 def trace_model(directory: Path) -> None:
-    """Traces the model that a directory asks for, or saves or loads its weights.
+    """Traces the model that a directory names, or saves or loads its weights.
 
     Args:
-        directory: Holds the request and the weights; what comes of it goes there.
+        directory: The directory with the request and the weights, in which the result is written.
 
     Raises:
         ConfigError: The user's code fails.
@@ -60,7 +60,7 @@ def trace_model(directory: Path) -> None:
 
 
 def describe(directory: Path) -> None:
-    """Describes the model that a directory asks for.
+    """Describes the model that a directory names.
 
     Args:
         directory: Holds `describe.json`; the description goes into it.
@@ -93,7 +93,7 @@ def read_data(directory: Path, data: str, framework: str) -> Split:
         framework: The framework of this process.
 
     Raises:
-        ConfigError: They cannot be had, or no model can be trained on them.
+        ConfigError: They cannot be read, or no model can be trained on them.
     """
     file, name = split_file(data)
     if not (file and name):

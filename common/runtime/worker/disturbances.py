@@ -1,4 +1,4 @@
-"""What disturbs the timed windows of a run: other processes on its cores, and what is compiled while the clock runs."""
+"""What disturbs the timed windows of a run: other processes on its cores, and compilation while the clock runs."""
 
 import importlib
 import os
@@ -37,7 +37,7 @@ def read_cores(numbers: Collection[int], accounts: Path = _ACCOUNTS) -> CoreSeco
 
     Args:
         numbers: The numbers of the cores.
-        accounts: The kernel's file of them.
+        accounts: The kernel's file with these accounts.
 
     References:
         proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal, in ticks; guests are part of user and nice.
@@ -55,7 +55,7 @@ def read_cores(numbers: Collection[int], accounts: Path = _ACCOUNTS) -> CoreSeco
 
 
 class Disturbances:
-    """Watches the timed windows of the present process, from the start of the first to the end of the last."""
+    """Watches the timed windows of the current process, from the start of the first to the end of the last."""
 
     def __init__(self, compilations: Callable[[], int] = lambda: 0, watches_cores: bool = False) -> None:
         """Watches nothing yet.
@@ -90,7 +90,7 @@ class Disturbances:
 
 
 def watch_for(run: Run, file: ProcessFile) -> Disturbances:
-    """Makes what watches the present process; rank 0 also watches the cores if our launcher started all processes here.
+    """Makes the watch over the current process; rank 0 also watches the cores if our launcher started all processes here.
 
     Args:
         run: What is trained.

@@ -27,7 +27,7 @@ def num_evaluated(run: Run, asked: bool | None, held_out: int) -> int:
 
     Args:
         run: What was trained.
-        asked: Whether somebody asked for all of them, or for none; None if nobody said anything.
+        asked: Whether all of them were requested, or none; None if neither was.
         held_out: How many there are.
     """
     if os.environ.get(UNEVALUATED) or asked is False:
@@ -41,14 +41,14 @@ def evaluate(program: Program, run: Run, launch: Launch, data: Split, file: Proc
     """Measures the workload's metric on the held-out examples, predicted in full global batches.
 
     Args:
-        program: Trained.
+        program: The trained program.
         run: What was trained.
-        launch: Says what was asked for.
-        data: In the run's dtype.
-        file: The present process's, which shows how many examples are done.
+        launch: Says what was requested.
+        data: The data, in the run's dtype.
+        file: The file of the current process, which shows how many examples are done.
 
     Returns:
-        The metric on rank 0; None elsewhere, where it is not a number, and where nobody asked for it.
+        The metric on rank 0; None on other ranks, if it is not a number, and if it was not requested.
     """
     held_out = len(data.test_inputs)
     if not (count := num_evaluated(run, launch.evaluate, held_out)):

@@ -1,11 +1,11 @@
-"""A fork server: one process per framework that has imported it, and forks a worker in milliseconds.
+"""A fork server: one process for each framework, which has imported it and forks workers in milliseconds.
 
 `python -m samestep.common.runtime.worker.fork_server FRAMEWORK WORKER_MODULE LAUNCHER_PID` becomes the server's keeper. The
 server reads commands and answers them, see `fork_protocol.py`.
 
-Nothing but imports happens before a fork: no tensor, no context, one thread. What workers have started ends with the last
-of them. When its input closes, or its keeper dies, the server ends what it started and itself; a worker whose server dies
-is killed by the kernel.
+Before a fork there are only imports: no tensors, no contexts, one thread. Processes that workers have started end with the last
+of them. When its input closes, or its keeper dies, the server ends what it started and itself; a worker whose server dies is
+killed by the kernel.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ class ForkServer:
         adopt_orphans()
 
     def serve(self) -> None:
-        """Runs until the input closes, or until SIGTERM, which the end of the keeper sends as well."""
+        """Runs until the input closes, or until SIGTERM, which the kernel also sends when the keeper ends."""
         wakeup = wake_on(signal.SIGCHLD, signal.SIGTERM)
         end_with_parent(self._keeper, signal.SIGTERM)
         self._answer({"ready": os.getpid()})

@@ -1,8 +1,8 @@
-"""The keeper of a fork server: a small process above it, which ends whatever the server and its workers have started.
+"""The keeper of a fork server: a small process above it, which ends everything that the server and its workers have started.
 
-It does nothing but wait, so it answers at once while the server imports its framework for seconds, and after the server was
-killed. It ends everything when the launcher closes its pipe or dies, or when a process of the server does. Its exit code is
-0 if nothing is left: it adopts orphans, and the kernel says that it has no child any more.
+It only waits, so it answers at once, even while the server imports its framework for seconds or after the server was killed. It
+ends everything when the launcher closes its pipe or dies, or when a process of the server does. Its exit code is 0 if nothing
+is left: it adopts orphans, and the kernel says that it has no children any more.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ def keep(launcher: int, serve: Callable[[NetworkMaker], NoReturn]) -> NoReturn:
 
 
 def wake_on(*numbers: signal.Signals) -> int:
-    """Has signals write their numbers to a pipe; returns the descriptor where they can be read."""
+    """Makes signals write their numbers to a pipe; returns the descriptor from which they can be read."""
     wakeup, write = os.pipe()
     for end in (wakeup, write):
         os.set_blocking(end, False)

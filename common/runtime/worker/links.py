@@ -1,7 +1,7 @@
-"""Links of a chosen bandwidth: each process of a run in a network of its own, with a cable to a switch.
+"""Links of a chosen bandwidth: each process of a run is in its own network, with a cable to a switch.
 
-A cable is a pair of virtual Ethernet devices, the switch a bridge. A token bucket at either end of each cable lets so many
-bits a second through, in each direction. A shaped loopback would be one medium that all processes share.
+A cable is a pair of virtual Ethernet devices, and the switch is a bridge. A token bucket at each end of a cable limits the bits
+per second in each direction. A shaped loopback would be one medium that all processes share.
 
 References:
     veth(4), tc-tbf(8), capabilities(7) on ambient capabilities.
@@ -20,17 +20,17 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 47, 2
 SWITCH = "switch"
 MTU = 9000
-"""Bytes of a frame, as in clusters: headers take 1 % of it, and of the usual 1,500 they take 5 %."""
+"""The bytes of a frame, as in clusters: headers take 1 % of it, instead of 5 % of the usual 1,500."""
 PROGRAMS = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-"""Where `ip` and `tc` are looked for: an ordinary user's PATH often lacks their folder."""
+"""Where `ip` and `tc` are looked for, since an ordinary user's PATH often lacks their folder."""
 _BURST_SECONDS, _LEAST_BURST = 0.001, 2**15
-"""A bucket holds what a link carries in a millisecond, or more than three frames: little, beside what a step sends."""
+"""A bucket holds what a link carries in a millisecond, but more than three frames: little compared with what a step sends."""
 _QUEUE_BYTES = 2**26
-"""More than TCP has under way, so that nothing is dropped."""
+"""The length of a queue, more than TCP has in flight, so nothing is dropped."""
 
 
 def connect(count: int, bits_per_second: int, leave_network: Callable[[], None]) -> list[int]:
-    """Makes a network for each process, with a link to a switch in the present process's network.
+    """Makes a network for each process, with a link to a switch in the current process's network.
 
     Args:
         count: The number of processes.

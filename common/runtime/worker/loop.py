@@ -1,4 +1,4 @@
-"""The one training loop: the same code for every strategy of every framework, the oracle included."""
+"""The training loop: the same code for every strategy of every framework, including the oracle."""
 
 import dataclasses
 import itertools
@@ -30,21 +30,21 @@ from samestep.common.workload.data.dataset import Split
 TIMED_WINDOWS = 20
 Batches = Iterator[Batch]
 MOST_STEPS, MOST_SECONDS = 1000, 2.0
-"""A window that is longer is taken in parts: after each, its losses are looked at and reported."""
+"""The most seconds of a part: a longer window is run in parts, after each of which losses are checked and reported."""
 
 
 def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, file: ProcessFile) -> Measured:
     """Trains, evaluates and measures.
 
     Args:
-        program: Just built.
+        program: The program, just built.
         run: What is trained, and how.
         launch: How it was started.
         split: The data set.
-        file: The present process's; rank 0 also writes `metrics.jsonl` and `state.npz`.
+        file: The file of the current process; rank 0 also writes `metrics.jsonl` and `state.npz`.
 
     Raises:
-        ConfigError: The state to start from is none that the run can continue.
+        ConfigError: The run cannot continue from the state that it should start from.
         Diverged: The loss is not finite.
     """
     data = in_dtype(split, run.dtype)
@@ -176,10 +176,10 @@ def train(
         run: What is trained.
         stream: The batches from `first` on.
         first: The step to start at.
-        file: The present process's.
-        traffic: Counts what every window but the first sends, or what the first does that has the whole run.
-        log: Gets every window; None where nobody keeps it, as on any rank but 0.
-        saver: Saves checkpoints between parts, while no clock runs; None where none are saved.
+        file: The file of the current process.
+        traffic: Counts what every window but the first sends, or the first one if it is the whole run.
+        log: Gets every window; None if it is not kept, as on any rank but 0.
+        saver: Saves checkpoints between parts, while no clock runs; None if none are saved.
 
     Raises:
         Diverged: The loss is not finite.

@@ -25,7 +25,7 @@ def is_shortage(error: BaseException) -> bool:
 
 
 def shortage(run: Run, role: str) -> Unavailable:
-    """Makes the one line about a process that was refused memory: the limit, what the run needs at least, what to do.
+    """Makes the message about a process that was refused memory: the limit, the least that the run needs, and what to do.
 
     Args:
         run: The run.

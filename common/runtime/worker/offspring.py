@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them, whatever became of the processes between the two.
+"""Processes that end with the one that started them, even if processes between the two have ended before.
 
 A process that adopts orphans is the parent of every process below it whose own parent has ended, even of one that became a
 daemon. So it can end all of them by their numbers: the number of a child is its own until its parent has waited for it.
@@ -20,19 +20,20 @@ from samestep.common.runtime.processes import look
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None)
 GRACE_SECONDS = 0.5
-"""What has lost its parent may tidy up so long: Python's resource tracker removes shared memory then, and ends."""
+"""How long processes that have lost their parent may clean up: Python's resource tracker then removes shared memory, and
+ends."""
 END_SECONDS = 10.0
-"""How long the system may take to remove what was killed: its memory goes first."""
+"""How long the system may take to remove a process that was killed: its memory goes first."""
 _PAUSE_SECONDS = 0.01
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of what its descendants leave behind."""
+    """Makes this process the parent of the orphans of its descendants."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_parent(parent: int, number: int) -> None:
-    """Has the kernel send this process a signal when the thread that started it ends.
+    """Makes the kernel send this process a signal when the thread that started it ends.
 
     Args:
         parent: The number of its parent, which may have ended already.
@@ -53,7 +54,7 @@ def reap() -> Iterator[tuple[int, int]]:
 def end_children() -> bool:
     """Ends every descendant of this process, which adopts orphans; returns whether none is left.
 
-    They may end by themselves first. A process of another user, as of `sudo`, may have to be left.
+    They first get time to end by themselves. A process of another user, as with `sudo`, may have to be left.
     """
     began = time.monotonic()
     while _has_children():

@@ -1,9 +1,9 @@
 """A private network for the processes of one run: a Linux network namespace with a loopback and nothing else.
 
-Or one namespace for each of them, with a link of a chosen bandwidth to the others.
+Or it has one namespace for each of them, with a link of a chosen bandwidth to the others.
 
-The servers inside a framework ask nobody who they are, and some of them listen on every address of the machine. In a
-namespace of the run's own, only the run's processes can connect to them.
+The servers inside a framework do not authenticate anybody, and some of them listen on every address of the machine. In a
+namespace of its own, only the run's processes can connect to them.
 
 References:
     network_namespaces(7), user_namespaces(7), setns(2); `os.unshare` and `os.setns` came with Python 3.12.
@@ -33,7 +33,7 @@ _REQUEST = struct.Struct("iq")
 
 
 class Network(NamedTuple):
-    """A network that was made. It lasts as long as one of its descriptors, or a process in it.
+    """A network. It lasts as long as one of its descriptors is open or a process is in it.
 
     Attributes:
         entries: For each process the descriptors of the namespaces to enter, in this order; one entry for all processes if
@@ -72,7 +72,7 @@ class NetworkMaker:
         """Makes a private network.
 
         Args:
-            linked: How many processes get a network each, at most `MAX_LINKED`; 0: all share one.
+            linked: How many processes get their own network, at most `MAX_LINKED`; with 0, all share one.
             bits_per_second: What the link of each carries in either direction.
 
         Raises:
@@ -90,7 +90,7 @@ class NetworkMaker:
 
 
 def enter_network(namespaces: Sequence[int]) -> None:
-    """Moves the present process, which has one thread, into a private network.
+    """Moves the current process, which has one thread, into a private network.
 
     Args:
         namespaces: The descriptors that `Network.entry` returns.

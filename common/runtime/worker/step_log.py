@@ -1,4 +1,4 @@
-"""The log that our loop writes of a run: of rank 0, which alone knows the losses of whole batches, and what each step took."""
+"""The log that our loop writes, on rank 0: only it knows the losses of whole batches, and how long each step took."""
 
 import hashlib
 import math
@@ -39,7 +39,7 @@ class RowDigests:
         self._is_hashed = np.zeros(len(inputs), bool)
 
     def digests(self, batches: Sequence[Batch]) -> tuple[int, ...]:
-        """Digests batches of one size, all at once: a call for each would cost more than the sum itself."""
+        """Digests batches of one size together, since one call for each would cost more than the sum itself."""
         indices = np.stack([batch.indices for batch in batches])
         new = np.sort(indices[~self._is_hashed[indices]])
         new = new[np.diff(new, prepend=-1) > 0]  # np.unique imports numpy.ma, a tenth of a short run's time
@@ -83,12 +83,12 @@ class RunLog:
         self._writer.__exit__(None, None, None)
 
     def add(self, part: Sequence[Batch], seconds: float, losses: Sequence[float]) -> None:
-        """Adds steps; their batches are digested now, while no clock runs.
+        """Adds steps, and digests their batches while no clock runs.
 
         Args:
             part: Their batches.
-            seconds: What they took.
-            losses: One per step.
+            seconds: How long they took.
+            losses: One for each step.
 
         Raises:
             Diverged: A loss is not finite.

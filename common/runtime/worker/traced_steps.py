@@ -1,4 +1,4 @@
-"""A few more steps after everything that counts: those that find the parts of a step, and those of a trace."""
+"""A few more steps after all measurements: those that find the parts of a step, and those of a trace."""
 
 import importlib
 import itertools
@@ -18,19 +18,19 @@ from samestep.common.strategy import Run
 from samestep.common.timeline import TRACED_STEPS, Activity, Record, Recording
 
 _MOST_STEPS, _MOST_SECONDS, _MOST_SHARE = 20, 0.1, 0.1
-"""Of the steps whose parts are found, the last of them of the steps of the run; but one is taken at least."""
+"""The most steps whose parts are found, and the least number of steps of a run for each of them; at least one is taken."""
 
 
 def measure_parts(
     program: Program, run: Run, stream: Iterator[Batch], step_seconds: float, devices: int, file: ProcessFile
 ) -> StepParts:
-    """Takes a few steps and finds what their seconds go to; the one before them, under the same profiler, does not count.
+    """Takes a few steps and finds how their seconds are spent; the one before them, under the same profiler, does not count.
 
     Args:
         program: The program, trained, with everything that counts measured.
         run: The run.
         stream: The batches that come next.
-        step_seconds: What a timed step took this process.
+        step_seconds: How long a timed step took this process.
         devices: How many devices this process drives, times the threads of each.
         file: The file of the present process.
     """
@@ -54,11 +54,11 @@ def measure_parts(
 
 
 def timed(batch: Batch, gathered: list[Activity]) -> Batch:
-    """Has a batch note when its rows are gathered, and returns it.
+    """Makes a batch note when its rows are gathered, and returns it.
 
     Args:
         batch: The batch of one step.
-        gathered: The list that receives what is noted.
+        gathered: The list that receives the notes.
     """
     gather = batch.rows
 

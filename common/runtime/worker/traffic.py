@@ -1,4 +1,4 @@
-"""What a process, and those that only serve it, use in a step: counted window by window, then made one number.
+"""What a process, and those that only serve it, use in a step: counted window by window, then reduced to one number.
 
 The module also counts how busy they are in the observed step.
 """
@@ -14,19 +14,20 @@ from samestep.common.runtime.worker.disturbances import Disturbances
 from samestep.common.runtime.worker.usage import Counters, ask, count
 
 TOLERANCE = 0.02
-"""How far the total of a typical window may be from the median's. A worker's first call sends more: it carries its graph."""
+"""How far the total of a typical window may be from the median. A worker's first call sends more, because it carries its
+graph."""
 
 Reading = Mapping[str, Counters | None]
 """Role -> its counters; None for a process that does not answer."""
 Bytes = tuple[float, ...]
-"""Per step: sent, received, and the parts of both that went to other hosts and came from them."""
+"""The bytes of a step: sent, received, and the parts of both that went to other hosts and came from them."""
 Window = dict[str, Bytes | None]
-"""Role -> the bytes of one window; None for a process that once did not answer in it."""
+"""Role -> the bytes of one window; None for a process that did not always answer in it."""
 _NOTHING: Bytes = (0.0,) * 4
 
 
 class Traffic:
-    """Counts what the present process uses, and on rank 0 what the processes use that only serve."""
+    """Counts what the current process uses, and on rank 0 what the processes that only serve use."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Traffic:
         self._busy_seconds: dict[str, float] = {}
 
     def read(self) -> Reading:
-        """Reads the counters of all; a process that is alone asks its connections only before the first window and at the end."""
+        """Reads all counters; a process that is alone reads its connections only before the first window and at the end."""
         own = count(sends=not self._alone)
         return {self._file.role: own} | {role: ask(self._file.directory, role) for role in self._serving}
 
@@ -73,7 +74,7 @@ class Traffic:
             self._disturbances.start()
 
     def add(self, before: Reading, after: Reading, steps: int) -> None:
-        """Adds a part to the present window.
+        """Adds a part to the current window.
 
         Args:
             before: The counters at its start.
@@ -93,7 +94,7 @@ class Traffic:
 
     @contextlib.contextmanager
     def observed(self) -> Iterator[None]:
-        """Makes the context of the step that is observed, in which processor time counts."""
+        """Makes the context of the observed step, in which processor time is counted."""
         before, start = self.read(), time.perf_counter()
         yield
         self._seconds = time.perf_counter() - start
@@ -102,13 +103,13 @@ class Traffic:
                 self._busy_seconds[role] = after.cpu_seconds - first.cpu_seconds
 
     def own(self, threads: int | None) -> Usage:
-        """Computes the usage of the present process.
+        """Computes the usage of the current process.
 
         Bytes per step are the median over windows, because traffic that falls between two windows is counted in neither
         and would bias the mean.
 
         Args:
-            threads: How many its devices compute with; None if they are not of the CPU.
+            threads: The number of threads of its devices; None if these are not CPU devices.
         """
         seen, whole = [window[self._file.role] for window in self._windows], count()
         if self._before is not None and self._counted_steps:
@@ -123,11 +124,11 @@ class Traffic:
     def served(self, threads: int | None) -> tuple[Usage, ...]:
         """Computes the usage of the processes that serve.
 
-        Bytes per step are the mean over the typical windows, because each process may have had only some of the steps. A
-        window in which one did not answer that answers in others (it is slow to start, or died) is not typical.
+        Bytes per step are the mean over the typical windows, because each process may have had only some of the steps. A window
+        is not typical if a process that answers in others did not answer in it (it is slow to start, or died).
 
         Args:
-            threads: How many each of them computes with; None if their devices are not of the CPU.
+            threads: The number of threads of each of them; None if their devices are not CPU devices.
         """
         answers = [len([each for each in window.values() if each]) for window in self._windows]
         heard = [w for w, number in zip(self._windows, answers, strict=True) if number == max(answers)]

@@ -1,8 +1,8 @@
-"""The usage endpoint of a process that only serves: it shows that it is alive, and answers rank 0 what it has sent.
+"""The usage endpoint of a process that only serves: it shows that it is alive, and tells rank 0 what it has sent.
 
 It answers on a Unix socket without a file. The socket's name is random and stands in the process's file, so nobody can take it
-first, and only processes of the same user get an answer. Where a run has several hosts, it answers on a port instead, whoever
-sends the random word that stands in the process's file. No answer counts as traffic: rank 0 closes the connection before it
+first, and only processes of the same user get an answer. If a run has several hosts, it answers on a port instead, to anyone
+who sends the random word that stands in the process's file. No answer counts as traffic: rank 0 closes the connection before it
 counts its own, and the process counts before it asks for the word.
 
 The kernel counts the bytes on the wire, per process: no root, no help from the framework.
@@ -35,12 +35,12 @@ _MOST_CHARACTERS = 4096
 ANSWER_SECONDS = 1.0
 """A suspended process (SIGSTOP) never answers."""
 _PORT, _WORD_BYTES, _WORD = "tcp:", 32, b"?"
-"""How an endpoint that is a port begins, the length of the word at its end, and what asks for it."""
+"""The prefix of an endpoint that is a port, the length of the word at its end, and the request for the word."""
 _TCP_INFO_BYTES = 256
 _ESTABLISHED = 1
 _RECEIVED_AT, _SENT_AT, _SENT_AGAIN_AT = 128, 200, 208
 Carried = tuple[int, int, int, int]
-"""Bytes that were sent and received, and the parts of both that went to other hosts and came from them."""
+"""The bytes sent and received, and the parts of both that went to other hosts and came from them."""
 
 
 class Counters(NamedTuple):
@@ -64,13 +64,13 @@ class Counters(NamedTuple):
 
 
 def serve(file: ProcessFile, beat_seconds: float, is_over: Callable[[], bool], address: str = "") -> None:
-    """Answers until the run is over, or the process is ended from outside; the framework serves on threads of its own.
+    """Answers until the run is over, or the process is ended from outside; the framework serves on its own threads.
 
     Args:
         file: The file of the present process.
         beat_seconds: How often it shows that it is alive.
-        is_over: Whether the run is over, which is looked at as often.
-        address: Where other hosts of the run reach this one; "" if there are none.
+        is_over: Whether the run is over, which is checked equally often.
+        address: The address at which other hosts of the run reach this one; "" if there are none.
     """
     with socket.socket(socket.AF_INET if address else socket.AF_UNIX) as listening:
         file.endpoint = _open_port(listening, address) if address else _open_name(listening)
@@ -109,10 +109,10 @@ def _may_ask(asking: socket.socket, endpoint: str) -> bool:
 
 
 def count(sends: bool = True) -> Counters:
-    """Reads the counters of the present process.
+    """Reads the counters of the current process.
 
     Args:
-        sends: Whether to ask its connections one by one what they have carried.
+        sends: Whether to read from each of its connections what it has carried.
     """
     carried, used = tcp_bytes() if sends else (0, 0, 0, 0), resource.getrusage(resource.RUSAGE_SELF)
     return Counters(*carried, used.ru_maxrss * 1024, used.ru_utime + used.ru_stime)

@@ -10,7 +10,7 @@ from samestep.common.judging.percentiles import count_seconds
 
 @dataclasses.dataclass
 class Windows:
-    """What the loop counts, window by window; the first is the first step alone, whose bytes count if there is no other."""
+    """What the loop counts, by window; the first one is the first step alone, whose bytes count if it is the only one."""
 
     steps: list[int] = dataclasses.field(default_factory=list)
     seconds: list[float] = dataclasses.field(default_factory=list)
@@ -24,7 +24,7 @@ class Windows:
         self.seconds.append(0.0)
 
     def add(self, seconds: float, steps: int, losses: Sequence[float]) -> None:
-        """Adds a part to the present window.
+        """Adds a part to the current window.
 
         Args:
             seconds: The time it took.
@@ -38,8 +38,8 @@ class Windows:
     def time_steps(self, ticks: Sequence[float]) -> None:
         """Counts the seconds of each step of a part: from the return of the call before it to that of its own.
 
-        A call may return ahead of its step, as on a GPU: then more than a step is left to wait for at the part's end. Where
-        most parts are like this, the returns say nothing of single steps, and none are counted.
+        A call may return before its step has ended, as on a GPU: then more than one step is still running at the part's end. If
+        most parts are like this, the returns say nothing about single steps, and none are counted.
 
         Args:
             ticks: The moments when the part began, when the call of each step returned, and when all were done.
@@ -50,5 +50,5 @@ class Windows:
 
     @property
     def awaited_step_times(self) -> dict[int, int]:
-        """Returns how many steps took how long; nothing if their calls do not wait for them."""
+        """Returns the counts of the seconds of steps; empty if their calls do not wait for them."""
         return {} if self.parts_ahead > 0 else self.step_times

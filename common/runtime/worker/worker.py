@@ -44,11 +44,11 @@ _KEPT: list[Program] = []
 """Programs are never released: once in some hundred runs the destructors behind a DDP program do not return (torch 2.13).
 The process ends without destructors."""
 Finish = Callable[[Path, Run, Launch], None]
-"""What rank 0 does at the end where no launcher of ours waits for it."""
+"""What rank 0 does at the end if our launcher does not wait for it."""
 
 
 def main(arguments: list[str], finish: Finish | None = None) -> int:
-    """Does the present process's part of a run.
+    """Does the current process's part of a run.
 
     Args:
         arguments: The run directory.
@@ -119,7 +119,7 @@ def _is_orphan() -> bool:
 
 
 def claim_role(directory: Path, role: str, index: int) -> None:
-    """Keeps others from being the same process of a run: the lock of a byte of `config.json`, held until the process ends.
+    """Claims a role of a run for this process, by a lock on a byte of `config.json` that is held until the process ends.
 
     Args:
         directory: The run directory.
@@ -127,7 +127,7 @@ def claim_role(directory: Path, role: str, index: int) -> None:
         index: The place of this process in the topology.
 
     Raises:
-        WorkerFailed: A process that runs has the role.
+        WorkerFailed: Another running process has the role.
     """
     try:
         claim_place(os.open(directory / "config.json", os.O_RDWR), index)  # never closed
@@ -156,7 +156,7 @@ def _run_directory(arguments: list[str]) -> Path:
 
 
 def read_run(directory: Path) -> tuple[Run, Launch]:
-    """Reads the request of a run directory as strictly as a command line is read.
+    """Reads the request of a run directory as strictly as a command line.
 
     Raises:
         ConfigError: It is wrong, or not complete as `--prepare` writes it.
@@ -229,7 +229,7 @@ def _is_over(directory: Path) -> bool:
 def pin(run: Run) -> int:
     """Binds the process to as many cores as the run has threads in all; every process of a run shares them.
 
-    Otherwise a framework may use a second core for one device, and no comparison would hold.
+    Otherwise a framework may use a second core for one device, and comparisons would not be valid.
 
     Returns:
         The number of cores.

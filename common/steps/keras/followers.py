@@ -1,7 +1,7 @@
-"""Networks of Keras that have the shapes of what is trained and that no optimizer updates: averages, teachers, target networks.
+"""Networks of Keras with the shapes of a trained one that no optimizer updates: averages, teachers, target networks.
 
-A script may never train on them, and yet they may be what it keeps; nobody else would see that they follow the weights in
-another way.
+A script may never train on them and still save them; without them, a difference in how they follow the weights would not be
+seen.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -35,16 +35,16 @@ def find_followers(
     value_of: Callable[[Variable], object],
     has_value: Callable[[Variable], bool],
 ) -> list[KerasLayer]:
-    """Returns the layers that have the shapes of a part of a layer that is trained, and of which nothing is trained.
+    """Returns the layers with the shapes of a part of a trained layer in which no variable is trained.
 
-    They are in no other layer, or in one that is not called in training itself, as where the `train_step` of a model calls one of
+    They are in no other layer, or in one that is not called in training itself, such as a model whose `train_step` calls one of
     its layers and has another one follow it. A layer whose variables have no values yet does not count.
 
     Args:
         layers: All layers of the process.
-        wanted: The ids of what holds the numbers of the variables that are trained.
+        wanted: The ids of the objects that hold the numbers of the trained variables.
         called: The layers that are called in training.
-        value_of: Returns what holds the numbers of a variable.
+        value_of: Returns the object that holds the numbers of a variable.
         has_value: Whether a variable has numbers yet.
     """
     layers = [each for each in layers if "_layers" in vars(each)]
@@ -70,10 +70,10 @@ def find_followers(
 
 
 def averages_of(optimizer: AveragingOptimizer) -> Iterator[tuple[Variable, Variable]]:
-    """Yields the variables that an optimizer knows, each with the average that it keeps of it, if it keeps any (`use_ema`).
+    """Yields the variables of an optimizer, each with the average that it keeps of it, if it keeps any (`use_ema`).
 
     Args:
-        optimizer: Keras', which is built; of one that scales the loss, the one within.
+        optimizer: A Keras optimizer that is built; for one that scales the loss, the inner one.
     """
     if optimizer.use_ema:
         pairs = zip(optimizer._trainable_variables, optimizer._model_variables_moving_average, strict=True)

@@ -1,4 +1,4 @@
-"""The numbers of an optimizer, under the names that torch's have."""
+"""The hyper-parameters of a Keras optimizer, under torch's names."""
 
 import functools
 import math
@@ -11,21 +11,22 @@ from samestep.common.steps.gradient_transforms import KERAS_NAMES
 
 _NAMES = {"beta_1": "betas.0", "beta_2": "betas.1", "epsilon": "eps"} | KERAS_NAMES
 _OTHERS = {"built", "learning_rate", "gradient_accumulation_steps"}
-"""What is not a hyper-parameter, and what a record has elsewhere: a step is an update, of however many batches."""
+"""Settings that are not hyper-parameters, or that a record has elsewhere: a step is an update, of any number of batches."""
 
 
 @functools.lru_cache(16)
 def written(number: float) -> float:
-    """Returns what a script most likely wrote for a number that became a float32: 0.1, not the float32 next to it."""
+    """Returns the number that a script most likely wrote for one that became a float32: 0.1, not the float32 next to it."""
     return float(str(np.float32(number)))
 
 
 def scalars_of(optimizer: Any, variables: Iterable[Any]) -> dict[str, float]:
-    """Returns every hyper-parameter of an optimizer that is a number, but its learning rate, which may change.
+    """Returns every numeric hyper-parameter of an optimizer except its learning rate, which may change.
 
     Args:
         optimizer: Keras'.
-        variables: That it updates, as Keras has them; how many numbers it does not decay is one, where it decays others.
+        variables: The Keras variables that it updates; how many numbers it does not decay is a hyper-parameter, if it decays
+            others.
     """
     values = {"weight_decay": 0.0} | {name: value for name, value in vars(optimizer).items() if name not in _OTHERS}
     numbers = {name: value or 0.0 if name == "weight_decay" else value for name, value in values.items()}

@@ -17,12 +17,12 @@ _KERNELS = ("kernel", "recurrent_kernel", "pointwise_kernel")
 
 @dataclasses.dataclass(frozen=True)
 class KerasLayout:
-    """Where the numbers of a variable are in torch's tensor.
+    """The places of the numbers of a variable in torch's tensor.
 
     Attributes:
         sizes: The sizes of the variable.
         order: Its axes in the order of torch's.
-        rows: How many of these, the first, make up the rows of torch's matrix.
+        rows: How many of the first of these make up the rows of torch's matrix.
         shape: The shape of torch's tensor.
     """
 
@@ -42,15 +42,15 @@ class KerasLayout:
         return self.order != tuple(range(len(self.sizes)))
 
     def to_torch(self, values: np.ndarray) -> np.ndarray:
-        """Returns the tensor as torch has it.
+        """Returns the tensor in torch's layout.
 
         Args:
-            values: The variable's.
+            values: The variable's numbers.
         """
         return values.transpose(self.order).reshape(self.shape)
 
     def from_torch(self, values: np.ndarray) -> np.ndarray:
-        """Returns the variable as Keras has it.
+        """Returns the variable in Keras' layout.
 
         Args:
             values: Torch's tensor.
@@ -74,7 +74,7 @@ def layout_of(kind: str, name: str, sizes: Sequence[int], equation: str = "") ->
 
     Args:
         kind: The class of its layer.
-        name: Its own, such as "kernel".
+        name: Its name, such as "kernel".
         sizes: Its shape.
         equation: The equation of an EinsumDense, such as "abc,cde->abde".
     """

@@ -9,7 +9,7 @@ from samestep.common.flags import flag
 
 @dataclasses.dataclass(frozen=True)
 class AccumulationFlags:
-    """In how many micro-batches a shard is taken."""
+    """The number of micro-batches of a shard."""
 
     accumulation_steps: int = flag(
         1,
@@ -19,5 +19,5 @@ class AccumulationFlags:
 
     @functools.lru_cache(maxsize=256)  # a search asks thousands of times  # noqa: B019
     def in_passes(self, count: int) -> Self:
-        """Returns the same techniques with so many micro-batches a shard."""
+        """Returns the same techniques with a number of micro-batches for each shard."""
         return dataclasses.replace(self, accumulation_steps=count)

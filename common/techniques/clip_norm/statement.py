@@ -1,4 +1,4 @@
-"""Clipping, stated once: a gradient with a larger norm is scaled down to the bound, as a whole."""
+"""Clipping, stated once: the whole gradient is scaled down to the bound if its norm is larger."""
 
 import math
 

@@ -1,11 +1,11 @@
 """What compressed exchanges send, and what they keep.
 
 With Ψ numbers of w bytes and N devices, a device sends 2(N-1)/N Ψ numbers of two bytes (fp16, bf16) or one (int8), in an
-all-to-all of pieces and an all-gather of their sums; w / 2 and w times less than an all-reduce. For int8 two all-reduces of
-one number for each parameter come on top, and it keeps (1 + 1/N) w Ψ bytes of residuals.
+all-to-all of pieces and an all-gather of their sums; w / 2 and w times less than an all-reduce. For int8 there are also two
+all-reduces of one number for each parameter, and a device keeps (1 + 1/N) w Ψ bytes of residuals.
 
-PowerSGD of rank r sends r (n + m) numbers of a matrix n x m in two all-reduces, and keeps n m + r m numbers. All of this is of
-a step after its warm-up, whose steps send what they would without compression.
+PowerSGD of rank r sends r (n + m) numbers of a matrix n x m in two all-reduces, and keeps n m + r m numbers. All of this
+applies after the warm-up, whose steps send what they would without compression.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,13 +18,13 @@ from samestep.common.workload.models.spec import Param
 
 
 def compressed_sends(run: Run, params: Sequence[Param]) -> Iterator[Send]:
-    """Yields the sends by which gradients that go together are summed over all devices.
+    """Yields the sends that sum gradients that are exchanged together over all devices.
 
-    A framework whose all-to-all takes whole int32 fills rows up to that (`packed_bytes`).
+    A framework whose all-to-all takes whole int32 numbers pads rows to that (`packed_bytes`).
 
     Args:
         run: What is trained.
-        params: Those of the gradients.
+        params: The parameters of the gradients.
     """
     method = str(run.techniques.compress)
     if method == "powersgd":

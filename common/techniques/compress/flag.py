@@ -9,7 +9,7 @@ COMPRESSIONS = ("fp16", "bf16", "int8", "powersgd")
 
 @dataclasses.dataclass(frozen=True)
 class CompressFlags:
-    """The flags that choose in which form gradients are exchanged."""
+    """The flags that choose the form in which gradients are exchanged."""
 
     compress: str | None = flag(
         None,

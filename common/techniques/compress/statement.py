@@ -1,8 +1,8 @@
-"""Compressed exchanges, stated once: the gradients of all ranks and what each kept -> their sum and what each keeps.
+"""Compressed exchanges, stated once: the gradients and residuals of all ranks -> their sum and the new residuals.
 
-fp16 and bf16 round twice, as a gradient is sent twice: to the rank that adds up a piece of it, and the sum back. int8 does
-so too, with scales that all ranks share, and adds what rounding left out to the next gradient. PowerSGD sends two factors of
-a matrix. Which rank adds up which piece makes no difference to any of them.
+fp16 and bf16 round twice, since a gradient is sent twice: to the rank that adds up a piece of it, and the sum back. int8 does
+the same, with scales that all ranks share, and adds what rounding left out to the next gradient. PowerSGD sends two factors of
+a matrix. Which rank adds up which piece makes no difference.
 
 References:
     Vogels et al., arXiv 1905.13727, algorithms 1 and 2 (PowerSGD, error feedback).
@@ -23,20 +23,21 @@ from samestep.common.techniques.compress.pieces import matrix_shape
 LARGEST = 127
 """The largest int8 that is sent; -128 is not, because the scale is symmetric."""
 LEAST_COLUMN = 1e-6
-"""How long a column of PowerSGD's has to be, relative to the first, to be made orthogonal and not zero."""
+"""The least norm of a column of PowerSGD's factor, relative to the first, below which it is set to zero and not made
+orthogonal."""
 FACTOR = "factor"
-"""PowerSGD's Q, as the first part of the name of what the first rank keeps for a parameter."""
+"""The prefix of the name under which the first rank keeps PowerSGD's Q for a parameter."""
 Ranks = Sequence[np.ndarray]
 """An array of each rank, all of one shape."""
 Kept = Sequence[Mapping[str, np.ndarray]]
-"""What each rank keeps of one parameter, by kind. The first rank has also what is the same for all."""
+"""What each rank keeps for one parameter, by kind. The first rank also has what is the same for all."""
 Largest = Callable[[Ranks], Sequence[float]]
-"""The values of each rank -> the largest number that each knows of."""
+"""The values of each rank -> the largest number that each rank is told."""
 KINDS = (RESIDUAL, SUM_RESIDUAL, FACTOR)
 
 
 def initial_factor(name: str, shape: tuple[int, int], seed: int) -> np.ndarray:
-    """Draws the factor that PowerSGD starts with, float32-representable numbers from a stream of its own.
+    """Draws the initial factor of PowerSGD, from its own random stream, in numbers that float32 can represent.
 
     Args:
         name: The name of the parameter.
@@ -48,7 +49,7 @@ def initial_factor(name: str, shape: tuple[int, int], seed: int) -> np.ndarray:
 
 
 def largest_of_all(values: Ranks) -> list[float]:
-    """Returns the largest number of all ranks, which each of them is told."""
+    """Returns the largest number of all ranks, for each of them."""
     return [max(float(np.abs(value).max()) for value in values)] * len(values)
 
 
@@ -61,7 +62,7 @@ def exchange(
         run: The run with the method.
         parts: The gradients of each rank.
         local: What each rank kept of the last exchange, as in `TrainState.local`; nothing before the first one.
-        largest_of: What each rank scales by; a mutant gives it another one.
+        largest_of: Computes what each rank scales by; a mutant passes another function.
 
     Returns:
         The sum as every rank has it, and what each rank keeps.
@@ -89,7 +90,7 @@ def _exchange_one(run: Run, name: str, gradients: Ranks, kept: Kept, largest_of:
 
 
 def fp16(values: np.ndarray) -> np.ndarray:
-    """Rounds to the nearest float16, by way of float32 as both frameworks do."""
+    """Rounds to the nearest float16, via float32 as both frameworks do."""
     with np.errstate(over="ignore"):
         return values.astype(np.float32).astype(np.float16).astype(values.dtype)
 
@@ -105,7 +106,7 @@ HALVES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {"fp16": fp16, "bf16"
 
 
 def sum_of_halves(gradients: Ranks, rounded: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Sums gradients that are rounded before the sum and after it.
+    """Sums gradients, rounding them before the sum and the sum after it.
 
     Args:
         gradients: The gradients of one parameter.
@@ -118,14 +119,14 @@ def quantise(values: np.ndarray, largest: float) -> np.ndarray:
     """Rounds to whole numbers from -127 to 127, half to even.
 
     Args:
-        values: None is larger than the largest.
-        largest: What becomes 127; with zero the scale is 1.
+        values: The numbers, none of which is larger than `largest`.
+        largest: The number that becomes 127; if it is zero, the scale is 1.
     """
     return np.rint(values * (LARGEST / (largest or LARGEST)))
 
 
 def sum_of_int8(gradients: Ranks, kept: Kept, largest_of: Largest = largest_of_all) -> tuple[np.ndarray, Kept]:
-    """Sums gradients that are sent as int8, and so is their sum.
+    """Sums gradients that are sent as int8, as their sum is.
 
     The sum is rounded in units of the first scale: without a residual it is a whole number in them, and so is a tie, which
     rounding in any other unit would leave to the last bit.
@@ -179,7 +180,7 @@ def sum_of_factors(gradients: Ranks, kept: Kept, initial: np.ndarray) -> tuple[n
 
 
 def orthogonalise(matrix: np.ndarray) -> np.ndarray:
-    """Makes columns orthonormal, one after the other; those far shorter than the first are zero.
+    """Makes columns orthonormal, one after the other; those far shorter than the first become zero.
 
     What is left of a column after its projections is off by rounding over LEAST_COLUMN at most: in float64, by 1e-10.
 

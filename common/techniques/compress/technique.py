@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 OF_POWERSGD = ("compress_rank", "compress_warmup_steps")
-"""The techniques that only PowerSGD has a use for."""
+"""The options that only PowerSGD uses."""
 
 
 def check_compression(run: Run) -> None:
-    """Refuses to compress what nobody exchanges, and options of PowerSGD for what is not.
+    """Refuses compression if nothing is exchanged, and options of PowerSGD for other methods.
 
     Raises:
         ConfigError: There is one device, or the method is not PowerSGD.
@@ -42,7 +42,7 @@ def check_compression(run: Run) -> None:
 
 
 def check_warm_up(run: Run) -> None:
-    """Refuses a run that ends before PowerSGD begins, of whose steps none is what is predicted.
+    """Refuses a run that ends before PowerSGD begins, since the prediction would apply to none of its steps.
 
     Raises:
         ConfigError: The warm-up is as long as the run.

@@ -12,7 +12,7 @@ from samestep.common.workload.optimizers.table import OPTIMIZERS, USER, optimize
 
 
 def spare_vectors(optimizer: OptimizerSpec, techniques: Techniques) -> OptimizerSpec:
-    """Returns an optimizer whose decay spares vectors; one without weight decay as it is, which is refused later.
+    """Returns an optimizer that does not decay vectors; one without weight decay is returned unchanged, and refused later.
 
     Args:
         optimizer: One of ours.

@@ -1,7 +1,7 @@
 """The fixed order as a technique.
 
-With Ψ numbers of w bytes and N devices, a device sends 2(N-1)/N w Ψ bytes, as many as in a ring: a piece to each device that
-adds it up, in an all-to-all, and the sums to all, in an all-gather.
+With Ψ numbers of w bytes and N devices, a device sends 2(N-1)/N w Ψ bytes, as many as in a ring: in an all-to-all, each piece
+to the device that adds it up, and in an all-gather, the sums to all.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from samestep.common.workload.models.spec import Param
 
 
 def check_order(run: Run) -> None:
-    """Refuses a tree that the devices cannot share, and what gives other bits on another number of devices.
+    """Refuses a tree that the devices cannot share, and everything whose bits depend on the number of devices.
 
     Raises:
         ConfigError: It is so.
@@ -59,11 +59,11 @@ def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
 
 
 def ordered_sends(run: Run, params: Sequence[Param]) -> Iterator[Send]:
-    """Yields the sends by which gradients that go together are summed over all devices.
+    """Yields the sends that sum gradients that are exchanged together over all devices.
 
     Args:
         run: What is trained.
-        params: Those of the gradients.
+        params: The parameters of the gradients.
     """
     row_bytes = -(-sum(param.size for param in params) // run.num_devices) * run.item_bytes
     for operation, size in (("all_to_all", run.num_devices * row_bytes), ("all_gather", row_bytes)):

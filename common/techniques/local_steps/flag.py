@@ -7,7 +7,7 @@ from samestep.common.flags import MAX_FACTOR, MAX_STEPS, flag
 
 @dataclasses.dataclass(frozen=True)
 class LocalStepsFlags:
-    """How many steps ranks take alone, and how they come together after them."""
+    """How many steps ranks take alone, and how their weights are combined after these."""
 
     local_steps: int | None = flag(
         None,
@@ -28,10 +28,10 @@ class LocalStepsFlags:
 
     @property
     def steps_of_period(self) -> int:
-        """The steps from one exchange to the next; 1 where ranks exchange in every step."""
+        """The number of steps from one exchange to the next; 1 if ranks exchange in every step."""
         return self.local_steps or 1
 
     @property
     def keeps_shared(self) -> bool:
-        """Whether a rank keeps the weights that a period began with; a plain average needs none."""
+        """Whether a rank keeps the weights with which a period began; a plain average does not need them."""
         return self.outer_rate != 1 or self.outer_momentum > 0

@@ -1,6 +1,6 @@
-"""The state of ranks that have weights and optimizer state of their own: packed into one state, and taken apart again.
+"""Packs the states of ranks with their own weights and optimizer state into one state, and unpacks it.
 
-Its weights and optimizer state are the means over the ranks, which is what a run goes on from that has another number of them.
+Its weights and optimizer state are the means over the ranks, from which a run with another number of ranks continues.
 """
 
 import dataclasses
@@ -10,12 +10,12 @@ from samestep.common.program import OUTER, SHARED, WEIGHT, Arrays, TrainState
 
 
 def pack(ranks: Sequence[TrainState], shared: Arrays, momentum: Arrays) -> tuple[Arrays, ...]:
-    """Makes the local state of all ranks; the first has what is the same for all.
+    """Makes the local state of all ranks; the first rank also holds what is the same for all.
 
     Args:
         ranks: The weights and the optimizer state of each.
-        shared: The weights that the present period began with; none where nobody needs them.
-        momentum: The running sum of the outer optimizer; none where it has none.
+        shared: The weights with which the current period began; empty if they are not needed.
+        momentum: The running sum of the outer optimizer; empty if it has none.
     """
     local = tuple(
         {
@@ -53,12 +53,12 @@ def of_kind(own: Arrays, kind: str) -> Arrays:
 
 
 def num_apart(state: TrainState) -> int:
-    """Returns how many ranks have weights of their own; 1 if none has."""
+    """Returns how many ranks have their own weights; 1 if none has."""
     return len(state.local) if kept(state, WEIGHT) else 1
 
 
 def of_rank(state: TrainState, rank: int) -> TrainState:
-    """Returns the state with the weights and the optimizer state of one rank, if it has its own.
+    """Returns the state with the weights and the optimizer state of one rank, if it has any of its own.
 
     Args:
         state: A whole state.
@@ -88,7 +88,7 @@ def find_flaw(state: TrainState) -> str:
     """Names a parameter that differs between ranks; "" if none does.
 
     Args:
-        state: At the end of a period, after which all have the same.
+        state: The state at the end of a period, after which all ranks have the same weights.
     """
     first = kept(state, WEIGHT)
     for rank in range(1, num_apart(state)):

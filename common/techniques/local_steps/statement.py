@@ -1,8 +1,8 @@
-"""The step that all ranks take together at the end of a period, stated once.
+"""The outer step that all ranks take together at the end of a period, stated once.
 
-Each rank moved its weights from those that the period began with. The mean of these moves, with its sign turned, is what an outer
-optimizer takes for a gradient: SGD with a rate and Nesterov's momentum. With rate 1 and no momentum the new weights are the mean
-of the ranks', which is local SGD.
+Each rank moved its weights from those with which the period began. The negated mean of these moves serves as the gradient of an
+outer optimizer: SGD with a rate and Nesterov momentum. With rate 1 and no momentum the new weights are the mean of the ranks',
+which is local SGD.
 
 References:
     Douillard et al. 2023, arXiv 2311.08105, algorithm 1 (DiLoCo); Stich 2018, arXiv 1805.09767 (local SGD).
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 def outer_step(
     techniques: Techniques, shared: "Arrays", momentum: "Arrays", ranks: Sequence["Arrays"]
 ) -> tuple["Arrays", "Arrays"]:
-    """Moves the shared weights by how far those of the ranks moved on average.
+    """Updates the shared weights by the mean move of the ranks' weights.
 
     Args:
         techniques: Those of the run, with the rate and the momentum.
         shared: The weights that the period began with.
-        momentum: The running sum of such steps, of the same shapes; zeros before the first.
+        momentum: The running sum of outer gradients, of the same shapes; zeros before the first.
         ranks: The weights of each rank at the end of the period.
 
     Returns:
-        The weights that the next period begins with, and the new running sum.
+        The weights with which the next period begins, and the new running sum.
     """
     after, kept = {}, {}
     for name, begun in shared.items():

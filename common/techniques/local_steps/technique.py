@@ -16,10 +16,10 @@ from samestep.common.workload.models.spec import Param
 
 
 def refuse(run: Run) -> None:
-    """Refuses ranks that would have to meet within a period, or that are one.
+    """Refuses runs whose ranks would have to exchange within a period, and runs with a single rank.
 
     Raises:
-        ConfigError: It is so, or an option of the outer step was given without periods.
+        ConfigError: The run is refused, or an option of the outer step was given without periods.
     """
     steps = run.techniques.local_steps
     if steps is None:
@@ -79,7 +79,7 @@ def refuse_launch(run: Run) -> None:
 
 
 def weights_sends(run: Run, params: Sequence[Param]) -> Iterator[Send]:
-    """Yields the send of a period: the weights in one all-reduce, where every step would send gradients as large.
+    """Yields the send of a period: the weights in one all-reduce, instead of equally large gradients in every step.
 
     Args:
         run: What is trained.

@@ -12,19 +12,20 @@ u = 2^-8 it is 1.7 % for three layers, and 3.5 % for a transformer of two blocks
 
 A batch normalisation takes and returns two bytes in torch, and multiplies by a scale: it counts as one more product. Its
 statistics are sums, in float32. But it divides by the deviation of what was rounded relative to its size, so errors grow on their
-way through N of them: `error_growth` derives by how much, g^N in the square. Every rounding has all of that ahead of it or behind
-it at most:
+way through N of them: `error_growth` derives by how much, g^N in the square. Every rounding has at most all of these before it
+or after it:
 
     sqrt(6 (K + N) g^N) u        with g = 1.47 behind a ReLU, 1.23 behind a GELU, more for statistics of few numbers
 
-What data have beside that (E[x^2] / Var[x] is 3.2 of the digits, 1.2 of mnist) is less than what u has in reserve: it is the
-largest rounding, and 0.42 u the root mean square of those of numbers whose logarithms are spread evenly.
+The factor of the data (E[x^2] / Var[x] is 3.2 for the digits, 1.2 for mnist) is less than the reserve in u: u is the largest
+rounding error, and 0.42 u the root mean square for numbers whose logarithms are spread evenly.
 
-A batch's mean and variance are off by as much as what they are taken of, and so is what they move the running statistics by.
+A batch's mean and variance are off by as much as the numbers that they are computed from, and so are the changes of the running
+statistics.
 
 The kernels of a user's model are unknown, so its roundings are counted where it is described, on the longest way from inputs to
 outputs: one for each result in two bytes, and one more for the other factor of a product. The backward pass has as many as these
-n. Of our models that is 3 K, so the bound is the same: sqrt(2 n) u.
+n. For our models that is 3 K, so the bound is the same: sqrt(2 n) u.
 
 References:
     Higham and Mary 2019, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41 (5), theorem 2.4
@@ -47,7 +48,7 @@ MASTERS_IN_TWO_BYTES = (
     "the parameters themselves are kept in two bytes: updates that are smaller than their last bit are lost"
 )
 _SPARE_BITS = 13
-"""By how many the 24 significant bits of a float32 exceed the 11 of fp16, which has more of them than bf16."""
+"""By how many the 24 significant bits of float32 exceed the 11 of fp16, which has more than bf16."""
 
 
 def gradient_error(run: Run) -> float:
@@ -59,7 +60,7 @@ def gradient_error(run: Run) -> float:
 
 
 def find_flaw(params: Mapping[str, "np.ndarray"]) -> str:
-    """Says so if parameters are kept in two bytes; "" otherwise.
+    """Returns a message if parameters are kept in two bytes; "" otherwise.
 
     Args:
         params: Masters in float32, by name, after a step.
@@ -68,7 +69,7 @@ def find_flaw(params: Mapping[str, "np.ndarray"]) -> str:
 
 
 def fit_in_two_bytes(params: Mapping[str, "np.ndarray"]) -> bool:
-    """Returns whether every parameter has so few significant bits that it may have been kept in two bytes.
+    """Returns whether all parameters have so few significant bits that they may have been kept in two bytes.
 
     An update that was computed in float32 leaves one number in 2^13 like that, and never a whole model of them.
 

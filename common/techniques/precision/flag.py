@@ -5,12 +5,12 @@ import dataclasses
 from samestep.common.flags import flag
 
 TWO_BYTES = "bfloat16"
-"""The dtype in two bytes that a run can keep: the other one needs a loss scaler."""
+"""The two-byte dtype that a run can keep; the other one needs a loss scaler."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PrecisionFlags:
-    """The types of what goes into products."""
+    """The types of the factors of products."""
 
     precision: str | None = flag(
         None,
@@ -31,5 +31,5 @@ class PrecisionFlags:
         return "bf16" if self.keep_dtypes else self.precision or dtype
 
     def gathered(self, dtype: str) -> str:
-        """Returns the type in which products are given gathered parameters, in a run of a dtype."""
+        """Returns the type in which products get gathered parameters, in a run of a dtype."""
         return self.precision or dtype

@@ -17,13 +17,13 @@ KEEP = "--keep-dtypes"
 
 
 def check_precision(run: Run) -> None:
-    """Refuses mixed precision where parameters are not in float32, where it cannot be judged, and fp16 without a scaler.
+    """Refuses mixed precision if parameters are not in float32 or it cannot be judged, and fp16 without a loss scaler.
 
     Args:
         run: What is to be trained.
 
     Raises:
-        ConfigError: It is one of them.
+        ConfigError: The run is refused.
     """
     precision = run.techniques.precision
     asked = KEEP if run.techniques.keep_dtypes else f"--precision {precision}"
@@ -105,13 +105,13 @@ def check_variables(source: str, dtypes: Dtypes) -> None:
 
 
 def skip_agreement(run: Run) -> Iterator[Send]:
-    """Predicts the number by which ranks agree whether to take a step in fp16: that of those whose gradients overflowed."""
+    """Predicts the exchange by which ranks agree to take a step in fp16: the number of ranks whose gradients overflowed."""
     if run.techniques.precision == "fp16" and run.num_devices > 1:
         yield Send("update", "all_reduce", run.mesh.only_axis, run.num_devices, DTYPES["float32"])
 
 
 def emulation(run: Run) -> str:
-    """Returns what CPU cores compute in the place of units for two bytes: the same numbers, at another speed."""
+    """Returns what CPU cores compute instead of hardware for two bytes: the same numbers, at another speed."""
     asked = KEEP if run.techniques.keep_dtypes else f"--precision {run.techniques.precision}"
     return f"{asked} on CPU cores, whose speed is not a GPU's"
 

@@ -1,1 +1,1 @@
-"""Recomputation: a segment keeps its inputs only, and computes the rest once more in the backward pass."""
+"""Recomputation: a segment keeps only its inputs, and recomputes the rest in the backward pass."""

@@ -9,7 +9,7 @@ from samestep.common.flags import flag
 
 @dataclasses.dataclass(frozen=True)
 class RecomputeFlags:
-    """Whether segments are computed again."""
+    """Whether segments are recomputed."""
 
     recompute: bool = flag(
         False,
@@ -19,5 +19,5 @@ class RecomputeFlags:
 
     @functools.lru_cache(maxsize=256)  # a search asks thousands of times  # noqa: B019
     def computing_twice(self) -> Self:
-        """Returns the same techniques, with the inner segments computed again."""
+        """Returns the same techniques, with the inner segments recomputed."""
         return dataclasses.replace(self, recompute=True)

@@ -11,7 +11,7 @@ from samestep.common.workload.models.spec import Segment
 
 
 def check_recomputation(run: Run) -> None:
-    """Refuses to recompute where there is nothing to, and where computing twice changes what is learned.
+    """Refuses recomputation if there is nothing to recompute, or if computing twice changes the step.
 
     Raises:
         ConfigError: It is so.
@@ -40,7 +40,7 @@ def check_recomputation(run: Run) -> None:
 
 
 def inner_segments(run: Run) -> Sequence[Segment]:
-    """Returns the segments that are computed again: those between the first and the last, or else a user's blocks."""
+    """Returns the segments that are recomputed: those between the first and the last, or a user's blocks."""
     return run.workload.model.segments()[1:-1] or run.workload.model.facts.blocks
 
 

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: which share of the learning rate each step takes.
+"""Learning-rate schedules: the share of the learning rate in each step.
 
 With t = 1, 2, ... the step, W the warm-up steps and D the step at which the decay ends:
 
@@ -26,11 +26,11 @@ DECAYS: Mapping[str, Callable[[float], float]] = {
     "linear": lambda progress: 1 - progress,
     "cosine": lambda progress: (1 + math.cos(math.pi * progress)) / 2,
 }
-"""Schedule -> share of the rate, by the share of the decay that is over."""
+"""Schedule -> function from the share of the decay that is over to the share of the rate."""
 
 
 def rate_share(techniques: Techniques, step: int) -> float:
-    """Computes the share of the learning rate that a step takes.
+    """Computes the share of the learning rate in a step.
 
     Args:
         techniques: The schedule, its warm-up, and where its decay ends.

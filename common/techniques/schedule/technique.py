@@ -10,7 +10,7 @@ from samestep.common.techniques.technique import Technique
 
 
 def fill_in_decay(run: Run) -> Techniques:
-    """Fills in where a decay ends; refuses a schedule that never gets there, and a decay that nothing follows."""
+    """Fills in where a decay ends; refuses a warm-up that leaves no step to the decay, and an end of a decay without a decay."""
     given, schedule = run.techniques, run.techniques.learning_rate_schedule
     if schedule == "constant":
         if given.decay_steps is not None:

@@ -12,11 +12,11 @@ from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
 
 
 def change_rate(optimizer: OptimizerSpec, techniques: Techniques) -> OptimizerSpec:
-    """Returns an optimizer with the asked rate for vectors.
+    """Returns an optimizer with the requested rate for vectors.
 
     Args:
         optimizer: One of ours.
-        techniques: What was asked for.
+        techniques: The requested techniques.
     """
     return dataclasses.replace(optimizer, vector_rate=techniques.vector_rate)  # pyrefly: ignore
 

@@ -1,4 +1,4 @@
-"""Reads arrays for a user's own model, which takes them in the shapes and kinds that they have.
+"""Reads arrays for a user's model, which takes them in their own shapes and kinds.
 
 Inputs may be several arrays: `train_inputs.NAME` and `test_inputs.NAME` in the file, a mapping from a function.
 """
@@ -14,7 +14,7 @@ from samestep.common.workload.data.several import apart, together
 from samestep.common.workload.data.user_file import NEEDED, as_numbers, check_examples, read_once
 
 LOWEST = -(2**31)
-"""Whole numbers below 0 are a model's own affair, such as targets of padding that do not count."""
+"""The lowest whole number: those below 0 have a meaning to the model, such as padding targets that do not count."""
 
 
 def read_as_given(path: str) -> Split:
@@ -62,13 +62,13 @@ def _told(array: np.ndarray) -> str:
 
 
 def flattened(arrays: Mapping[str, object]) -> dict[str, np.ndarray]:
-    """Spells arrays, or mappings of them, as a file has them: `train_inputs.NAME`.
+    """Returns arrays, or mappings of them, under the names that a file uses: `train_inputs.NAME`.
 
     Args:
         arrays: What a user's function returned, by name.
 
     Raises:
-        ConfigError: Values of one are masked, and the file would have what lies under the mask.
+        ConfigError: Values of an array are masked, and a file would contain the values under the mask.
     """
     given: dict[str, object] = {}
     for name, value in arrays.items():

@@ -1,4 +1,4 @@
-"""Data as a run sees them: in its dtype."""
+"""Casts data to the dtype of a run."""
 
 import dataclasses
 

@@ -20,13 +20,13 @@ from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import IGNORED
 
 PACKAGED_BYTES = 2**26
-"""Of a file in an installed package."""
+"""The most bytes of a file in an installed package."""
 ARRAYS = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-    """A data set, split for good into what is trained on and what is held out.
+    """A data set with a fixed split into training and held-out examples.
 
     Attributes:
         train_inputs: [examples, ...]; float64 or int64, or records of several arrays, as in `several.py`.
@@ -42,7 +42,7 @@ class Split:
 
     @functools.cached_property
     def sha256(self) -> str:
-        """Over the bytes, shapes and dtypes of all four arrays."""
+        """The SHA-256 of the bytes, shapes and dtypes of all four arrays."""
         import numpy as np
 
         digest = hashlib.sha256()
@@ -56,7 +56,7 @@ class Split:
 
 @functools.lru_cache(maxsize=2)
 def load(data: DataSpec) -> Split:
-    """Reads a data set once per process: a run is checked against it and then trained on it."""
+    """Reads a data set once per process, for checking a run and then for training it."""
     return data.load()
 
 
@@ -106,7 +106,7 @@ def held_out(inputs: Array, targets: Array, test: Array) -> Split:
 
 
 def ignore_targets(split: Split, share: float) -> Split:
-    """Marks training targets that do not count: of each example another share, so that no two shards have as many.
+    """Marks training targets that do not count, a different share of each example, so shards have different numbers of them.
 
     Args:
         split: The data, with ids as targets.

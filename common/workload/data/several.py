@@ -1,6 +1,6 @@
-"""Inputs of several arrays: they travel as one array, whose records hold an example's part of each.
+"""Inputs of several arrays: they are passed as one array, whose records hold an example's part of each.
 
-So whatever cuts, shuffles or gathers examples needs to know nothing of them. Only a mirror takes them apart again.
+So code that cuts, shuffles or gathers examples does not need to know about them. Only a mirror takes them apart again.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ def together(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def apart(array: np.ndarray) -> dict[str, np.ndarray]:
-    """Takes the several arrays by name; a single one has the name ""."""
+    """Returns the several arrays by name; a single one has the name ""."""
     names = array.dtype.names
     return {"": array} if names is None else {name: np.ascontiguousarray(array[name]) for name in names}
 
@@ -40,7 +40,7 @@ def each(array: np.ndarray, take: Callable[[np.ndarray], Taken]) -> Taken | dict
 
     Args:
         array: The array from a data set.
-        take: Is given plain arrays.
+        take: The function, which gets plain arrays.
     """
     if array.dtype.names is None:
         return take(array)

@@ -1,4 +1,4 @@
-"""What a data set is before it is read."""
+"""A data set before it is read."""
 
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -13,7 +13,7 @@ class DataSpec(Protocol):
 
     Attributes:
         name: Its name in tables.
-        is_random: Whether it is drawn, so that nothing can be learned of held-out examples.
+        is_random: Whether it is drawn at random, so nothing about held-out examples can be learned.
     """
 
     name: ClassVar[str]

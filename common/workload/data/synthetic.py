@@ -1,4 +1,4 @@
-"""Drawn data of any size, for throughput: the shapes follow the model, the targets can be learned only by heart."""
+"""Random data of any size, for throughput: the shapes follow the model, and the targets can only be memorised."""
 
 import dataclasses
 import math
@@ -29,11 +29,11 @@ class SyntheticSpec:
     targets: ArraySpec = _UNSET
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
-        """Returns the data follow the model."""
+        """Makes the shapes of the data follow the model."""
         return model, dataclasses.replace(self, inputs=model.inputs(), targets=model.targets())
 
     def num_examples(self) -> int:
-        """None has to be drawn to count them.
+        """Returns the number of examples without drawing them.
 
         Raises:
             Unavailable: They are larger than this machine's memory.

@@ -20,8 +20,8 @@ class UserSpec:
 
     Attributes:
         path: The file.
-        sha256: The sha256 of the arrays, so that the workload's digest tells two files apart.
-        real: Whether the model takes real numbers, so that whole ones (scaled images) become real.
+        sha256: The SHA-256 of the arrays, by which the workload's digest distinguishes two files.
+        real: Whether the model takes real numbers, so whole ones (scaled images) become real.
         as_given: Whether the arrays keep their shapes, since the model is the user's as well.
     """
 

@@ -1,4 +1,4 @@
-"""Reads the user's `.npz` file, and refuses what no model could train on with the line that mends it."""
+"""Reads the user's `.npz` file, and refuses data on which no model could train, with the line that corrects it."""
 
 import functools
 import os
@@ -12,10 +12,10 @@ from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.workload.data.dataset import ARRAYS, Split
 
 LARGE = 16
-"""The initial weights suit inputs of about 1, and the loss starts as much higher as these are larger."""
+"""The largest inputs without a note: initial weights suit inputs of about 1, and larger inputs give a larger initial loss."""
 
 NEEDED = f"a .npz file with the arrays {', '.join(ARRAYS)}"
-"""What a message asks for."""
+"""The files that a message asks for."""
 
 
 def read(path: str, real: bool) -> Split:
@@ -37,7 +37,7 @@ def read_once(path: str, make: Callable[..., Split], *how: bool) -> Split:
     Args:
         path: The file.
         make: Reads and checks the arrays, given the path and `how`.
-        how: What else decides them.
+        how: Further arguments of `make`.
 
     Raises:
         ConfigError: The file is missing or malformed.
@@ -70,7 +70,7 @@ def _read(path: str, real: bool) -> Split:
 
 
 def check_examples(path: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuses inputs and targets that belong to different numbers of examples, or to none.
+    """Refuses inputs and targets with different numbers of examples, or with none.
 
     Args:
         path: The file.
@@ -102,10 +102,10 @@ def as_numbers(where: str, array: np.ndarray, real: bool = False, lowest: int = 
     """Returns an array as int64, or as finite float32-representable float64.
 
     Args:
-        where: Names the array in messages.
+        where: The name of the array in messages.
         array: As it was read.
         real: Whether whole numbers become real.
-        lowest: How far down whole numbers may go.
+        lowest: The lowest whole number that is allowed.
 
     Raises:
         ConfigError: It holds something else.

@@ -1,4 +1,4 @@
-"""What users should know of their own data before training: it may be meant, so it is said, not refused."""
+"""What users should know about their data before training; it may be intended, so it is noted and not refused."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ _MOST_NAMED = 5
 
 
 def notes_on(path: str, model: ModelSpec, split: Split) -> list[str]:
-    """Describes numbers that are large and labels that look misnumbered, in one line each.
+    """Notes large numbers and labels that look misnumbered, in one line each.
 
     Args:
         path: The user's file.

@@ -1,1 +1,1 @@
-"""The models as shapes: parameters, initial values, split table, cuts, FLOPs. No arithmetic."""
+"""The models as shapes, without arithmetic: parameters, initial values, split table, segments, FLOPs."""

@@ -1,8 +1,8 @@
 """BabyCNN: two convolution blocks and a two-layer head, on images [height, width, channels].
 
-GELU and average pooling by default, as in every model here nothing has a kink: a ReLU or a maximum that rounding tips over
-changes a gradient by a finite amount, and Adam scales it to the full rate. With them float32 runs part from the oracle by
-1e-2 within 100 steps; without, they stay within 1e-6. Of equal elements of a window, a maximum is the first.
+The defaults are GELU and average pooling, since no model here has a kink by default: a ReLU or a maximum that rounding tips
+over changes a gradient by a finite amount, and Adam scales that to the full rate. With them, float32 runs deviate from the
+oracle by 1e-2 within 100 steps; without, they stay within 1e-6. Of equal elements of a window, the maximum is the first.
 """
 
 import dataclasses
@@ -16,12 +16,12 @@ from samestep.common.workload.models.parameters import linear, norm, stated
 from samestep.common.workload.models.spec import ACTIVATIONS, NORMS, POOLINGS, ArraySpec, DataSizes, Param, Segment
 
 _MOST_CHANNELS = 4
-"""Of an image that is stored channels first: grey, red-green-blue, with or without transparency."""
+"""The possible numbers of channels of an image stored channels first: grey, red-green-blue, with or without transparency."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CnnSpec:
-    """Each block: 3x3 convolution (same padding), GELU, 2x2 average pooling; then linear, GELU, linear."""
+    """Two blocks of 3x3 convolution (same padding), GELU and 2x2 average pooling; then linear, GELU, linear."""
 
     name: ClassVar[str] = "cnn"
 
@@ -38,7 +38,7 @@ class CnnSpec:
         return (self.image[0] // 4) * (self.image[1] // 4) * 2 * self.filters
 
     def params(self) -> dict[str, Param]:
-        """Filters stay whole; the head is cut by column, then by row."""
+        """Returns the parameters: filters stay whole, and the head is cut by column, then by row."""
         table: dict[str, Param] = {}
         for block, (fan_in, fan_out) in enumerate(((self.image[2], self.filters), (self.filters, 2 * self.filters))):
             table[f"blocks/{block}/kernel"] = Param((3, 3, fan_in, fan_out), "kernel", std=math.sqrt(2 / (9 * fan_in)))
@@ -51,7 +51,7 @@ class CnnSpec:
         return table
 
     def segments(self) -> tuple[Segment, ...]:
-        """Two blocks and two linear layers."""
+        """Returns two blocks and two linear layers."""
         height, width, channels = self.image
         half, quarter = (height // 2, width // 2), (height // 4, width // 4)
         return (
@@ -68,7 +68,7 @@ class CnnSpec:
         return ArraySpec(self.image)
 
     def targets(self) -> ArraySpec:
-        """Returns one class, or of a regression as many real numbers as there are outputs."""
+        """Returns one class, or for a regression as many real numbers as there are outputs."""
         return ArraySpec((self.outputs,)) if self.loss == "mean_squared_error" else ArraySpec((), self.outputs)
 
     @property
@@ -77,7 +77,7 @@ class CnnSpec:
         return stated(self)
 
     def fitted(self, sizes: DataSizes) -> "CnnSpec":
-        """Grey images may come without their channel."""
+        """Fits the model to images; grey images may lack the dimension of channels."""
         shape = sizes.input_shape if len(sizes.input_shape) == 3 else (*sizes.input_shape, 1)
         if len(shape) == 3 and shape[0] <= _MOST_CHANNELS < min(shape[1:]):
             raise ConfigError(

@@ -1,18 +1,18 @@
-"""A published language model as numbers: for predictions, no mirror trains it.
+"""A published language model as numbers, for predictions only; no mirror trains it.
 
 Two styles, which between them describe most published decoders:
 
-    gpt      layer norms and biases everywhere, learned positions, an mlp of two layers, and a head that is the table of
-             tokens once more (tied)
+    gpt      layer norms and biases everywhere, learned positions, an mlp of two layers, and a head tied to the table of tokens
     llama    RMS norms, no biases, rotary positions (no parameters), a gated mlp of three layers, a head of its own
 
 With `routed_experts` the mlp of every block but the first `dense_layers` is a mixture of gated ones: each token takes `top_k` of
-them, and the shared ones as well. With `key_rank` attention is latent: queries come out of a vector of `query_rank` numbers, keys
-and values out of one of `key_rank`; `rotary_width` numbers of each head turn with the position, and keys have them in common.
+them, and the shared ones as well. With `key_rank` attention is latent: queries are computed from a vector of `query_rank`
+numbers, keys and values from one of `key_rank`; `rotary_width` numbers of each head are rotated by the position, and all heads
+of keys share them.
 
-A tied head is counted where the table is. A pipeline keeps a second copy of it with the last stage, and along `tensor` the
-head's own exchanges come on top. Norms of queries and keys are left out, and so is the bias by which a router balances its
-experts. Each is less than 1 % of a giant.
+A tied head is counted where the table is. Not counted are the second copy that a pipeline keeps with the last stage, the head's
+own exchanges along `tensor`, norms of queries and keys, and the bias by which a router balances its experts. Each is less than
+1 % for a large model.
 
 References:
     Radford et al. 2019 (GPT-2); Touvron et al., arXiv 2302.13971, section 2.2 (LLaMA); Ainslie et al., arXiv 2305.13245
@@ -71,7 +71,7 @@ class DecoderSpec:
 
     @property
     def of_head(self) -> int:
-        """The width of a head of values; one of queries has `rotary_width` more."""
+        """The width of a head of values; a head of queries is wider by `rotary_width`."""
         return self.head_width or self.width // self.heads
 
     @property
@@ -80,7 +80,7 @@ class DecoderSpec:
         return self.dense_layers if self.routed_experts else self.layers
 
     def params(self) -> dict[str, Param]:
-        """Megatron's cuts, as of the transformer: by column into attention and mlp, by row out of them."""
+        """Returns the parameters with Megatron's cuts: by column into attention and mlp, by row out of them."""
         return dict(self._params)
 
     @functools.cached_property
@@ -182,7 +182,7 @@ class DecoderSpec:
         return stated(self)
 
     def fitted(self, sizes: DataSizes) -> "DecoderSpec":
-        """No data set of ours has tokens for it.
+        """Refuses data: no data set of ours has tokens for it.
 
         Raises:
             ConfigError: Always.

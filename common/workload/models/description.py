@@ -1,9 +1,9 @@
 """The description of a user's model, as a worker wrote it.
 
-A description is a folder: `model.json` (what a spec has to say), `initial.npz` (the initial weights and buffers, by neutral
-name), and `data.npz` if the data came from a function. It is copied into every run directory. That of a model
-which has its weights from one in another framework holds that one's description in a folder named after it (`torch/`), and
-in `matching.json` which parameter is which.
+A description is a folder: `model.json` (the contents of the spec), `initial.npz` (the initial weights and buffers, by neutral
+name), and `data.npz` if the data came from a function. It is copied into every run directory. If a model has its weights from
+one in another framework, its description also holds the other model's description in a folder named after that framework
+(`torch/`), and in `matching.json` which parameter is which.
 """
 
 import dataclasses
@@ -24,15 +24,15 @@ from samestep.common.workload.models.spec import ArraySpec, Param, Segment
 
 SPEC, INITIAL, DATA, MATCHING = "model.json", "initial.npz", "data.npz", "matching.json"
 _MOST_BYTES = 2**26
-"""Of `model.json`: a line for each parameter."""
+"""The most bytes of `model.json`, which has a line for each parameter."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description(DeclaredFindings):
-    """What a worker wrote down of a model that it built once, beside what it found.
+    """What a worker recorded about a model that it built once, besides its findings.
 
     Attributes:
-        framework: Where the initial weights were drawn.
+        framework: The framework in which the initial weights were drawn.
         loss: A name, "own" or "returned".
         metric: A name in `judging.metrics`, that of the user's function, or "loss" for the user's loss.
         params: As in `ModelSpec.params`.
@@ -41,10 +41,10 @@ class Description(DeclaredFindings):
         inputs: As in `ModelSpec.inputs`.
         targets: As in `ModelSpec.targets`.
         featured: Feature of a model -> the layers of the framework that have it.
-        layers: Those that hold parameters, in the order of execution.
+        layers: The layers that hold parameters, in the order of execution.
         names: Torch's layer or parameter -> TensorFlow's, where the user says so.
         accept: The known differences between the two that the user accepts.
-        seed: Under which the initial weights were drawn.
+        seed: The seed with which the initial weights were drawn.
     """
 
     framework: str
@@ -63,7 +63,7 @@ class Description(DeclaredFindings):
 
     @property
     def title(self) -> str:
-        """The user's file without its folder and ending, or what a package calls it: the name of the workload."""
+        """The name of the workload: the user's file without folder and suffix, or a package's name for the model."""
         file, name = split_file(self.source)
         if not file:
             return self.source
@@ -76,10 +76,10 @@ def write_description(
     """Writes a description.
 
     Args:
-        folder: Where to; it is there.
-        description: What was found out.
+        folder: An existing folder.
+        description: The description.
         params: The initial values of the parameters, in the neutral layout.
-        buffers: Those of the buffers.
+        buffers: The initial values of the buffers.
     """
     write_initial(folder / INITIAL, params, buffers)
     with replacing(folder / SPEC) as file:
@@ -123,7 +123,7 @@ def write_initial(path: Path, params: Mapping[str, Array], buffers: Mapping[str,
 
 
 def counterpart_folder(folder: str) -> str | None:
-    """Finds the description of the model that a description has its weights from: a folder named after its framework."""
+    """Finds the description of the model from which a description has its weights: a folder named after its framework."""
     return next((str(path) for name in BUILDERS if (path := Path(folder, name)).exists()), None)
 
 

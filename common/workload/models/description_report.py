@@ -1,4 +1,4 @@
-"""What both mirrors do when they describe the user's model: judge its outputs, and write down what was found."""
+"""What both mirrors do when they describe the user's model: check its outputs, and write the findings."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -18,33 +18,33 @@ from samestep.common.workload.models.returned import IsTensor
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
 EXAMPLES = 2
-"""How many examples the forward pass is tried with."""
+"""The number of examples with which the forward pass is tried."""
 _ROLES: Mapping[str, Role] = {"scale": "scale", "gamma": "scale", "weight": "scale", "bias": "bias", "beta": "bias"}
-"""What a vector is by the last part of its name; what has more dims is a kernel, or a table whose rows are looked up."""
+"""The role of a vector by the last part of its name; an array of more dims is a kernel, or a table whose rows are looked up."""
 _TABLES = {"torch": "table", "tf": "embeddings"}
-"""What the table of an embedding is called."""
+"""The names of the table of an embedding."""
 _MOST_TRIED = 64
 _AS_FOUND = (
     *("segments", "blocks", "featured", "layers"),
     *(field.name for field in dataclasses.fields(Findings)),
 )
-"""What a description takes from a report as it is."""
+"""The fields that a description takes from a report unchanged."""
 LossOfEach = Callable[[], np.ndarray]
-"""Computes the user's own loss of each target of the examples that were tried."""
+"""Computes the user's own loss for each target of the examples that were tried."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BuildReport(Findings):
-    """What a mirror found out by building a model.
+    """What a mirror found by building a model.
 
     Attributes:
         outputs: The outputs of the first EXAMPLES examples.
-        loss_of_each: The user's own loss of these, or the model's; None if it is ours.
+        loss_of_each: The user's own loss for these, or the model's; None if the loss is ours.
         params: The initial weights by neutral name, in order.
         buffers: The initial buffers.
         segments: As in `Description`.
         splits: The axis along which tensor parallelism cuts a parameter, by neutral name.
-        reads: As in `Param`, of those that are read more than once.
+        reads: As in `Param`, for parameters that are read more than once.
         blocks: As in `Description`.
         featured: As in `Description`.
         layers: As in `Description`.
@@ -72,16 +72,16 @@ def write_found(
     """Writes the description of a model.
 
     Args:
-        folder: Where to.
+        folder: The folder.
         model: The declaration.
         source: FILE.py:NAME, absolute.
         framework: The framework that built it.
         split: The data.
-        seed: Under which the initial weights were drawn.
-        found: What came of it.
+        seed: The seed with which the initial weights were drawn.
+        found: What the mirror found.
 
     Raises:
-        ConfigError: The outputs are none that the loss can take.
+        ConfigError: The loss cannot take the outputs.
     """
     _refuse_untrainable(model, source, framework, found)
     losses = None if found.loss_of_each is None else found.loss_of_each()
@@ -167,7 +167,7 @@ def _role(name: str, num_dims: int, table: str) -> Role:
 
 
 def kind_of(model: Model, outputs: object, is_tensor: IsTensor) -> Returns:
-    """Returns what a model hands to its loss.
+    """Returns the kind of what a model passes to its loss.
 
     Args:
         model: The declaration.

@@ -1,4 +1,4 @@
-"""Which numbers a user's model may be made of: real ones. Those of another width are cast with a word, all others refused."""
+"""The dtypes of a user's model: real numbers of another width are cast with a note, and all other numbers are refused."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,16 +11,16 @@ Dtypes = Mapping[str, str]
 
 
 def check_numbers(source: str, framework: str, params: Dtypes, buffers: Dtypes) -> None:
-    """Refuses parameters and buffers that no row could train or keep as they are.
+    """Refuses parameters and buffers that no strategy could train or keep as they are.
 
     Args:
         source: Where the model is declared, for messages.
-        framework: That of the model.
-        params: What is trained.
-        buffers: What is kept beside it.
+        framework: The framework of the model.
+        params: The dtypes of the parameters.
+        buffers: The dtypes of the buffers.
 
     Raises:
-        ConfigError: One is complex, or a parameter holds whole numbers.
+        ConfigError: One of them is complex, or a parameter holds whole numbers.
     """
     for what, dtypes in (("parameter", params), ("buffer", buffers)):
         for name, dtype in dtypes.items():
@@ -41,11 +41,11 @@ def is_real(dtype: str) -> bool:
 
 
 def check_outputs(what: str, dtype: str) -> None:
-    """Refuses outputs, or a loss, that nothing can be trained on.
+    """Refuses outputs, or a loss, with a dtype that cannot be trained on.
 
     Args:
         what: What returns them, in words.
-        dtype: Theirs.
+        dtype: Their dtype.
 
     Raises:
         ConfigError: They are not real.
@@ -57,12 +57,12 @@ def check_outputs(what: str, dtype: str) -> None:
 
 
 def note_on_dtypes(framework: str, dtypes: Dtypes, dtype: str) -> str:
-    """Says which parameters and buffers a run has in another dtype than their file.
+    """Says which parameters and buffers have another dtype in a run than in their file.
 
     Args:
-        framework: That of the model.
-        dtypes: Those that differ from the framework's default.
-        dtype: That of the run.
+        framework: The framework of the model.
+        dtypes: The dtypes that differ from the framework's default.
+        dtype: The dtype of the run.
 
     Returns:
         A clause; "" if there are none.

@@ -1,4 +1,4 @@
-"""What is known of a model beside its shapes: whatever else a strategy, a cost or a judge asks of it."""
+"""What is known of a model besides its shapes: everything else that a strategy, a cost model or a judge needs."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,19 +14,20 @@ ORACLE_FRAMEWORK = "numpy"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelFacts(DeclaredFindings):
-    """The defaults, also of what was found, are those of a model that every mirror builds from its shapes.
+    """Facts about a model. The defaults, also of the findings, are those of a model that every mirror builds from its shapes.
 
     Attributes:
         reference_framework: The framework whose reference row judges its runs, in float64.
         counterpart: The same model in another framework, which has the reference and the initial weights.
-        blocks: What fully sharded data parallelism gathers together; what is in none of them is there for the whole step.
-        folder: Where its initial weights and buffers lie, if they are not drawn here.
-        is_built_here: Whether a mirror builds it layer by layer, and so decides where and how each of its tensors is made.
+        blocks: The blocks that fully sharded data parallelism gathers together; parameters outside of them stay for the whole
+            step.
+        folder: The folder of its initial weights and buffers, if they are not drawn here.
+        is_built_here: Whether a mirror builds it layer by layer, and so controls where and how each of its tensors is made.
         takes_whole_logits: Whether its loss needs all logits of an example on one device.
         ties_stages: Whether two stages of a pipeline can hold one parameter together.
-        may_lack_gradients: Whether the true gradient of a parameter may be zero, so that only rounding is left of it.
+        may_lack_gradients: Whether the true gradient of a parameter may be zero, so only rounding remains of it.
         featured: Feature of a model -> the layers of its framework that have it, with their channels.
-        other_use: How it uses those that `uses` does not list.
+        other_use: How it uses the layers that `uses` does not list.
     """
 
     reference_framework: str = ORACLE_FRAMEWORK

@@ -1,11 +1,12 @@
-"""What a worker finds out about a user's model by building it once. A model of ours has what every mirror builds."""
+"""What a worker finds out about a user's model by building it once."""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
 Returns = Literal["outputs", "several", "loss"]
-"""A tensor with the outputs of each example; several tensors, which only a loss of the user's knows what to do with; the loss."""
+"""What a model returns: a tensor with the outputs of each example; several tensors, which only a user's loss can use; or the
+loss."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -14,12 +15,12 @@ class DescribedOptimizer:
 
     Attributes:
         learning_rate: The learning rate of its first group; those of the others keep their ratio to it.
-        kept: What it keeps of each parameter, by the framework's own key.
+        kept: What it keeps for each parameter, by the framework's own key.
         groups: The names of the parameters in each of its groups.
-        refused: Why no strategy can take it, if none can.
-        halves: A parameter of which it updates a half in another way than as a part of the whole; "" if there is none.
-        shards: One of which it updates shards, that know of each other, in another way.
-        some: One that it updates in another way if it is not given some of the others.
+        refused: Why no strategy can use it, if none can.
+        halves: A parameter of which it updates a half differently from that part of the whole; "" if there is none.
+        shards: A parameter that it updates differently if it is given shards that know of each other.
+        some: A parameter that it updates differently if it is not given some of the others.
     """
 
     learning_rate: float = 0.0
@@ -36,8 +37,8 @@ class TwoBytes:
     """What a worker found out about the forward pass where it computes in two bytes a number.
 
     Attributes:
-        roundings: How often a number is rounded at most on its way from the inputs to the outputs; 0 if nothing is.
-        refused: Why it cannot compute so, if it cannot.
+        roundings: How often a number is rounded at most on its way from the inputs to the outputs; 0 if none is.
+        refused: Why it cannot compute in two bytes, if it cannot.
     """
 
     roundings: int = 0
@@ -51,7 +52,7 @@ class Use:
     Attributes:
         positions: The positions of a linear layer: how often it is applied to one example, for each of its calls.
         takes_gradient: Whether the gradient of its inputs is needed.
-        gives_gradient: Whether its outputs depend on anything that is trained.
+        gives_gradient: Whether its outputs depend on any trained parameter.
         calls: How often a forward pass calls it.
     """
 
@@ -63,15 +64,15 @@ class Use:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Habits:
-    """On what a forward pass in training depends beside an example and the weights, as experiments of a worker show.
+    """What a forward pass in training depends on besides an example and the weights, as experiments of a worker show.
 
     Attributes:
         randoms: The layers that draw random numbers.
-        are_stilled: Whether nothing random is left with the draws held still.
-        running: The buffers, beside those of batch normalisations, that it moves and that its outputs depend on, and that
-            stay as they are where their layers are in evaluation.
-        restless: Such buffers that evaluation moves as well.
-        mixing: The layers whose outputs of an example depend on the other examples, all of that held still.
+        are_stilled: Whether nothing random remains when draws are held still.
+        running: The buffers, besides those of batch normalisations, that it updates and its outputs depend on, and that do not
+            change when their layers are in evaluation mode.
+        restless: Such buffers that change in evaluation mode as well.
+        mixing: The layers whose outputs for an example depend on the other examples when all of this is held still.
         is_steady: Whether it gives the same outputs when it is called again, with the same seed, weights and buffers.
     """
 
@@ -88,20 +89,20 @@ class Findings:
     """What building a model and taking some examples through it shows.
 
     Attributes:
-        returns: What it hands to its loss.
-        unread: The places of what it returns and its loss does not read.
+        returns: What it passes to its loss.
+        unread: The places of returned values that its loss does not read.
         dtypes: The parameters and buffers of real numbers that are not in the default dtype, by the framework's own name.
-        habits: On what a forward pass in training depends beside an example and the weights.
-        sums: The layers that add to the loss what is not a mean over examples.
-        optimizer: That of the user's file, in the framework that built it; None if it has none.
-        rounded: Its forward pass in two bytes a number.
-        kept: Its forward pass with each parameter in the dtype that its file gives it, where one has two bytes.
+        habits: What a forward pass in training depends on besides an example and the weights.
+        sums: The layers that add something to the loss that is not a mean over examples.
+        optimizer: The optimizer of the user's file, in the framework that built it; None if it has none.
+        rounded: Its forward pass in two bytes for each number.
+        kept: Its forward pass with each parameter in the dtype of its file, if one has two bytes.
         unused: The parameters that got no gradient when it was tried.
-        branches: Whether that may be others in another step, since the forward pass looks at its numbers.
+        branches: Whether these may differ in another step, since the forward pass branches on its numbers.
         uses: How a step uses its blocks and the layers that a tensor plan cuts, by path.
-        written: The parameters that a forward pass in training writes, beside what the optimizer does.
-        casts: The modules that cast to float32, and keep float64 where they are given it.
-        loops: The turns of each loop of a forward pass that reads parameters, as TensorFlow's recurrent layers have them.
+        written: The parameters that a forward pass in training writes, in addition to the optimizer's updates.
+        casts: The modules that cast to float32, but keep float64 if they get it.
+        loops: The number of iterations of each loop in a forward pass that reads parameters, as in TensorFlow's recurrent layers.
     """
 
     returns: Returns = "outputs"
@@ -122,14 +123,16 @@ class Findings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeclaredFindings(Findings):
-    """What was found, beside what the user's file declares of the model.
+    """The findings, and what the user's file declares about the model.
 
     Attributes:
-        source: The user's file and the name in it, as FILE.py:NAME, absolute; or what a package calls it. "" of a model of ours.
-        frameworks: Those that can build it; none listed: all.
-        reduction: What makes a batch's loss of the losses of its parts, see `declaration.REDUCTIONS`; "own" is a function.
+        source: The user's file and the name in it, as an absolute FILE.py:NAME; or a package's name for it. "" for a model of
+            ours.
+        frameworks: The frameworks that can build it; empty if all can.
+        reduction: How a batch's loss is computed from the losses of its parts, see `declaration.REDUCTIONS`; "own" is a
+            function.
         ignores: Whether targets below 0 do not count.
-        buffers: The shapes of the buffers that only its framework knows how to move, by neutral name.
+        buffers: The shapes of the buffers that only its framework can update, by neutral name.
         whole_buffers: Those of them that hold whole numbers.
     """
 

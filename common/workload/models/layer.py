@@ -7,7 +7,7 @@ import dataclasses
 from typing import NamedTuple
 
 WEIGHT_ROLES = ("kernel", "table", "scale", "value", "recurrent")
-"""The roles that decide whether two layers can be the same; biases and statistics come along."""
+"""The roles that decide whether two layers can be the same; biases and statistics do not matter for that."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ParameterLayer:
         name: Its path in the model.
         kind: The name of its class.
         call: The path of the module whose calls are recorded for it: its own, or that of the attention around it.
-        params: The params by role: kernel, bias, table, scale, recurrent, second_bias, or value for one that nobody knows.
+        params: The parameters by role: kernel, bias, table, scale, recurrent, second_bias, or value for an unknown one.
         buffers: The buffers by role: running_mean, running_var.
     """
 
@@ -52,12 +52,12 @@ class ParameterLayer:
 
 
 class Stilled(NamedTuple):
-    """What a layer does in training that is switched off where two implementations are compared.
+    """Something that a layer does in training and that is switched off while two implementations are compared.
 
     Attributes:
         feature: The name of the feature of a model that does it.
         what: What it is done to.
-        share: To how much of that.
+        share: The share of it that is affected.
     """
 
     feature: str

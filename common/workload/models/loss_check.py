@@ -1,4 +1,4 @@
-"""Finds which loss a user's model has, by what it returns and by its targets; refuses outputs that the loss cannot take."""
+"""Finds the loss of a user's model from what it returns and its targets; refuses outputs that the loss cannot take."""
 
 import dataclasses
 
@@ -35,19 +35,19 @@ class FoundLoss:
 
 
 def reduction_of(model: Model) -> str:
-    """Returns the name of what makes a batch's loss of the losses of its parts."""
+    """Returns the name of the reduction that computes a batch's loss from the losses of its parts."""
     if callable(model.reduction):
         return OWN
     return model.reduction or (MEAN if model.loss == RETURNED else TARGETS)
 
 
 def part_losses(model: Model, source: str, losses: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Returns the losses of some examples so that those of all are their sum, or, as declared, their mean.
+    """Returns the losses of some examples in the form of which a batch takes the sum, or, as declared, the mean.
 
     Args:
         model: The declaration.
         source: Where it is declared, for messages.
-        losses: What the user's own loss, or the model's, makes of the examples.
+        losses: The user's own losses for the examples, or the model's.
         targets: Their targets.
     """
     is_counted = model.loss == RETURNED and callable(model.reduction)
@@ -63,12 +63,12 @@ def find_loss(
         model: The declaration.
         source: Where it is declared, for messages.
         outputs: The outputs of the first examples.
-        losses: What the user's own loss, or the model's, makes of them; None if it is ours.
+        losses: The user's own losses for them, or the model's; None if the loss is ours.
         targets: All targets to train on.
-        tried: How many examples the outputs are of.
+        tried: The number of examples of the outputs.
 
     Raises:
-        ConfigError: The outputs, the losses or the targets are none that the loss can take.
+        ConfigError: The loss cannot take the outputs, the losses or the targets.
     """
     if callable(model.reduction):
         own_divisor(model.reduction, source, targets[:tried])

@@ -30,7 +30,7 @@ class MlpSpec:
         return [self.features, *[self.width] * (self.layers - 1), self.outputs]
 
     def params(self) -> dict[str, Param]:
-        """Column and row cuts alternate, so that each pair of layers needs one exchange; an odd last layer is whole."""
+        """Returns the parameters; column and row cuts alternate, so a pair needs one exchange; an odd last layer is whole."""
         sizes = self._sizes()
         table: dict[str, Param] = {}
         for layer in range(self.layers):
@@ -48,11 +48,11 @@ class MlpSpec:
         return tuple(Segment(f"layers/{i}", 2 * sizes[i] * sizes[i + 1], (sizes[i + 1],)) for i in range(self.layers))
 
     def inputs(self) -> ArraySpec:
-        """Flat real features."""
+        """Returns flat real features."""
         return ArraySpec((self.features,))
 
     def targets(self) -> ArraySpec:
-        """Returns one class, or of a regression as many real numbers as there are outputs."""
+        """Returns one class, or for a regression as many real numbers as there are outputs."""
         return ArraySpec((self.outputs,)) if self.loss == "mean_squared_error" else ArraySpec((), self.outputs)
 
     @property
@@ -61,7 +61,7 @@ class MlpSpec:
         return stated(self)
 
     def fitted(self, sizes: DataSizes) -> "MlpSpec":
-        """Any shape of real inputs is flattened."""
+        """Fits the model to real inputs of any shape, which are flattened."""
         if not sizes.input_shape:
             raise ConfigError(
                 "the mlp takes real numbers [examples, features], not one number an example; for one feature give "

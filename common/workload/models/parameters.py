@@ -1,4 +1,4 @@
-"""The parameters of the usual layers, what mirrors state of a model that is made of them, and which a step reaches."""
+"""The parameters of the usual layers, the facts of a model that is made of them, and which parameters are trained."""
 
 import functools
 import math
@@ -18,7 +18,7 @@ from samestep.common.workload.models.spec import (
 )
 
 ROUNDINGS = 3
-"""Of one product: both factors and the result."""
+"""The roundings of one product: both factors and the result."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -55,11 +55,11 @@ def linear(
         fan_in: Input features.
         fan_out: Output features.
         split: "column" (the outputs are cut), "row" (the inputs are cut; the bias stays whole) or None.
-        gain: Times the standard deviation 1 / sqrt(fan_in).
+        gain: The factor of the standard deviation 1 / sqrt(fan_in).
         bias: Whether it has one.
         groups: As in `Param`.
         shares_input: As in `Param`.
-        stacked: How many there are; 0 for a single one, whose parameters have no dim for that.
+        stacked: The number of layers; 0 for a single one, whose parameters have no dim for it.
     """
     several = (stacked,) if stacked else ()
     first = len(several)
@@ -98,24 +98,24 @@ def num_trained(params: Iterable[Param]) -> int:
 
 
 def carry_gradients(model: ModelSpec, segments: Iterable[Segment]) -> bool:
-    """Returns whether what some segments hand on depends on a parameter that is trained.
+    """Returns whether the outputs of some segments depend on a trained parameter.
 
     Args:
         model: The spec.
-        segments: All up to there.
+        segments: All segments up to the outputs.
     """
     return any(not param.frozen for param in parameters_of(model, *segments).values())
 
 
 def first_trained(model: ModelSpec) -> int:
-    """Returns the number of the first segment with a parameter that is trained: ahead of it no gradient is needed."""
+    """Returns the number of the first segment with a trained parameter, before which no gradient is needed."""
     segments = model.segments()
     return next((number for number, each in enumerate(segments) if carry_gradients(model, [each])), len(segments))
 
 
 @functools.lru_cache(maxsize=8)
 def kinds_of_segments(model: ModelSpec) -> Mapping[str, int]:
-    """Segment -> a number that those with equal parameters share; one that several segments use is equal to itself alone."""
+    """Returns segment -> a number that segments with equal parameters share; a tied parameter equals only itself."""
     shared, kinds = shared_parameters(model), dict[object, int]()
     return {
         segment.name: kinds.setdefault(

@@ -1,9 +1,9 @@
 """Finds by experiment why a forward pass in training may be another function on a shard of a batch.
 
-Causes are told apart by what makes them go away. Random draws: another seed gives other outputs, or holding them still does.
-Buffers that training moves: with the moved ones the outputs are others, unless their layers are in evaluation. What mixes
-examples: the outputs of half of a batch are not half of the outputs. What keeps anything else gives other outputs when it is
-called again.
+Causes are distinguished by what makes them disappear. Random draws: another seed, or holding draws still, changes the outputs.
+Buffers that training updates: with the updated ones the outputs differ, unless their layers are in evaluation mode. Mixing of
+examples: the outputs for half of a batch are not half of the outputs. Any other state: calling it again gives different
+outputs.
 """
 
 import dataclasses
@@ -18,24 +18,24 @@ from samestep.common.workload.models.returned import Shaped
 from samestep.common.workload.reductions import MEAN, SUM
 
 EXAMPLES = 4
-"""How many examples are tried: a half of them still has a variance."""
+"""The number of examples that are tried: half of them still has a variance."""
 HALVES = (0, EXAMPLES // 2), (EXAMPLES // 2, EXAMPLES)
 FORWARD_PASS = "its forward pass"
-"""Stands for a layer where something happens outside of any, in the model itself."""
+"""The name that stands for the model itself, if something happens outside of any layer."""
 LOSS = "its loss"
 _MIXED = 1e-5
-"""How far the outputs of an example may be apart, relative to the largest, before other examples are in them; a forward pass
-that computes some of it in float32 is off by less."""
+"""How far apart the outputs for an example may be, relative to the largest, if other examples do not affect them; a forward
+pass that computes partly in float32 is off by less."""
 Rows = tuple[int, int]
 Arrays = TypeVar("Arrays")
 
 
 def cut(arrays: Arrays, rows: Rows) -> Arrays:
-    """Returns some rows of a tensor, or of several by name.
+    """Returns some rows of a tensor, or of several tensors by name.
 
     Args:
         arrays: The tensor or tensors, of any framework.
-        rows: The first, and the one behind the last.
+        rows: The first row, and the one after the last.
     """
     if isinstance(arrays, Mapping):
         return {name: one[slice(*rows)] for name, one in arrays.items()}  # type: ignore[return-value]
@@ -48,10 +48,10 @@ class ProbedPass:
 
     Attributes:
         outputs: The outputs of every example.
-        again: The same of a second call with the same seed and buffers.
+        again: The outputs of a second call with the same seed and buffers.
         buffers: The buffers after the first call, by neutral name.
         drawing: The layers in which random numbers were drawn.
-        losses: What the user's own loss makes of the first call, of each target or of all; None if the loss is ours.
+        losses: The user's own losses for the first call, for each target or for all; None if the loss is ours.
     """
 
     outputs: np.ndarray
@@ -67,8 +67,8 @@ class SeenLayer:
 
     Attributes:
         path: Its path in the model.
-        tensors: What it was given, and its first result.
-        again: Computes that result of some rows alone.
+        tensors: Its inputs, and its first result.
+        again: Computes that result for some rows alone.
     """
 
     path: str
@@ -76,21 +76,21 @@ class SeenLayer:
     again: Callable[[Rows], np.ndarray]
 
     def is_of_examples(self) -> bool:
-        """Returns whether it was given tensors, and all of them and its result are of all examples."""
+        """Returns whether it was given tensors, and all of them and its result have a row for each example."""
         return len(self.tensors) > 1 and all(tuple(each.shape)[:1] == (EXAMPLES,) for each in self.tensors)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class How:
-    """How a forward pass is taken.
+    """The options of a forward pass.
 
     Attributes:
         seed: The seed of all random numbers.
-        rows: Which examples: the first, and the one to end before.
+        rows: The first example, and the one to end before.
         is_still: Whether draws are held still.
-        is_frozen: Whether batch normalisations, and the layers of `running`, are in evaluation.
+        is_frozen: Whether batch normalisations, and the layers of `running`, are in evaluation mode.
         running: As in `Habits`.
-        buffers: Those that are not the initial ones, by neutral name.
+        buffers: The buffers that differ from the initial ones, by neutral name.
     """
 
     seed: int = 0
@@ -102,26 +102,26 @@ class How:
 
 
 class ProbedModel(Protocol):
-    """A user's model on a few examples, which starts anew in every experiment."""
+    """A user's model on a few examples, which is reset for every experiment."""
 
     initial: Mapping[str, np.ndarray]
     """The buffers by neutral name."""
     normalising: Collection[str]
-    """Those of batch normalisations."""
+    """The buffers of batch normalisations."""
     reduction: str
-    """What makes a batch's loss of the user's own, see `declaration.REDUCTIONS`."""
+    """How a batch's loss is computed from the user's own losses, see `declaration.REDUCTIONS`."""
     losses_only: bool
-    """Whether its outputs are the loss that it computes of all examples."""
+    """Whether its outputs are the loss that it computes for all examples."""
 
     def take(self, how: How) -> ProbedPass:
         """Takes the examples through the model."""
 
     def layers(self, how: How) -> Iterator[SeenLayer]:
-        """Yields the layers whose first result is of real numbers, innermost ones first, while they can be called alone."""
+        """Yields the layers whose first result consists of real numbers, innermost first, while they can be called alone."""
 
 
 def find_habits(probe: ProbedModel) -> Habits:
-    """Finds on what a forward pass depends beside an example and the weights.
+    """Finds what a forward pass depends on besides an example and the weights.
 
     Args:
         probe: The model.

@@ -36,7 +36,7 @@ class RankerSpec:
         return (*self.cardinalities, *((self.hash_buckets,) if self.hash_buckets else ()))
 
     def params(self) -> dict[str, Param]:
-        """Tables are cut by rows, the tower by column, then by row; the logit's layer is whole."""
+        """Returns the parameters: tables are cut by rows, the tower by column, then by row, and the logit's layer is whole."""
         table = {
             f"tables/{index}/table": Param((rows, self.embedding), "table", std=0.1, split=0, lookups=1)
             for index, rows in enumerate(self.rows())

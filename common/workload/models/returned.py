@@ -1,4 +1,4 @@
-"""Finds what is asked for in what a user's model returns: a tensor, or a tuple, a mapping or an object that holds several.
+"""Finds outputs and losses in what a user's model returns: a tensor, or a tuple, a mapping or an object that holds several.
 
 The mirrors say what a tensor is.
 """
@@ -47,14 +47,14 @@ def _fields(returned: object) -> Iterator[tuple[str, object]]:
 
 
 def logits_of(returned: object, is_tensor: IsTensor) -> object:
-    """Returns what a loss of ours takes: the tensor itself, or the `logits` beside which no loss would be dropped.
+    """Returns the input of a loss of ours: the tensor itself, or `logits`, if no loss beside them would be dropped.
 
     Args:
         returned: What the model returns.
         is_tensor: Whether something is a tensor.
 
     Raises:
-        ConfigError: There are none, or there is such a loss.
+        ConfigError: There are no logits, or there is such a loss.
     """
     fields = {"logits": returned} if is_tensor(returned) else dict(_fields(returned))
     if not is_tensor(fields.get("logits")):
@@ -72,7 +72,7 @@ def logits_of(returned: object, is_tensor: IsTensor) -> object:
 
 
 def loss_of(returned: object, is_tensor: IsTensor) -> object:
-    """Returns the loss that a model computes itself: the one number, what it calls `loss`, or its first single number.
+    """Returns the loss that a model computes itself: the only number, the one named `loss`, or the first single number.
 
     Args:
         returned: What the model returns.
@@ -92,7 +92,7 @@ def loss_of(returned: object, is_tensor: IsTensor) -> object:
 
 
 def main_of(returned: object, is_tensor: IsTensor) -> object:
-    """Returns the outputs that a metric is given: the tensor itself, `logits`, or the first tensor that is not a single number.
+    """Returns the outputs that a metric gets: the tensor itself, `logits`, or the first tensor that is not a single number.
 
     Args:
         returned: What the model returns.

@@ -1,4 +1,4 @@
-"""What a model is before any framework: a table of parameters and a list of segments. No arithmetic, no arrays."""
+"""A model independent of frameworks: a table of parameters and a list of segments, without arithmetic or arrays."""
 
 import dataclasses
 import functools
@@ -16,21 +16,22 @@ class Param:
     """One parameter of a model.
 
     Attributes:
-        shape: In the neutral layout: linear kernels [in, out], filters [height, width, in, out], tables [rows, width].
+        shape: Its shape in the neutral layout: linear kernels [in, out], filters [height, width, in, out], tables [rows,
+            width].
         role: What its layer does with it: "kernel" (multiplies the inputs), "bias" (is added), "table" (rows are looked
             up) or "scale" (multiplies a normalised input).
         std: Standard deviation of its initial values, drawn from a normal distribution; 0 draws nothing.
-        constant: What is added to the drawn values.
-        split: The axis along which it may be cut (the neutral split table); None: keep it whole.
-        lookups: How many of its rows one example looks up by id; 0: every example reads all of it.
-        groups: Along `split`, how many groups of indices stay together (attention heads); 0: each index stands alone.
-        shares_input: Whether its layer reads what an earlier layer reads, so that one gradient serves both.
-        tied: Whether it is a table and a later layer multiplies with all of it, as with a kernel.
-        stacked: How many layers it stacks along its first dim, of which an example takes some; 0: none.
-        frozen: Whether it stays as it is: it has no gradient and no optimizer state.
-        reads: How often a forward pass reads it: its layer does, and each regularizer that adds it to the loss.
+        constant: A constant that is added to the drawn values.
+        split: The axis along which it may be cut (the neutral split table); None to keep it whole.
+        lookups: How many of its rows one example looks up by id; 0 if every example reads all of it.
+        groups: The number of groups of indices along `split` that stay together (attention heads); 0 if each index stands alone.
+        shares_input: Whether its layer has the same inputs as an earlier layer, so one gradient serves both.
+        tied: For a table, whether a later layer multiplies with all of it, as with a kernel.
+        stacked: The number of layers whose parameters it stacks along its first dim, of which an example uses some; 0 for none.
+        frozen: Whether it is not trained: it has no gradient and no optimizer state.
+        reads: How often a forward pass reads it: once by its layer, and once by each regularizer that adds it to the loss.
         unreached: Whether no gradient reaches it in any step, since the loss does not depend on it; its state is kept.
-        skipped: Whether it gets no gradient in any step and every update passes over it, so that it has no optimizer state.
+        skipped: Whether it gets no gradient in any step and every update skips it, so it has no optimizer state.
     """
 
     shape: tuple[int, ...]
@@ -50,7 +51,7 @@ class Param:
 
     @property
     def has_gradient(self) -> bool:
-        """Whether a step computes a gradient of it, as far as that is the same in every step."""
+        """Whether a step computes a gradient for it, as far as that is the same in every step."""
         return not (self.frozen or self.unreached)
 
     @property
@@ -65,7 +66,7 @@ class Param:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is a kernel of two dimensions; a table is not: each of its rows is looked up alone."""
+        """Whether it is a kernel of two dimensions; a table is not, since its rows are looked up one by one."""
         return self.role == "kernel" and len(self.shape) == 2
 
     @functools.cached_property
@@ -74,7 +75,7 @@ class Param:
         return math.prod(self.shape)
 
     def met(self, taken: int) -> int:
-        """Returns how many of its elements a token meets that takes so many of the layers that it stacks."""
+        """Returns how many of its elements a token uses that takes a number of the layers that it stacks."""
         return self.size * taken // self.stacked if self.stacked else self.size
 
 
@@ -85,9 +86,9 @@ class Segment:
     Attributes:
         name: The path of the segment, which is the prefix of its parameters' names.
         flops: Multiplications and additions of its forward pass, per example.
-        outputs: The shape of what it hands to the next segment, per example, in the neutral layout.
-        parameters: The names of its parameters, if they are not simply those below its path.
-        several: The shapes of the tensors that it hands on, if it is more than one; `outputs` has their size then.
+        outputs: The shape of its outputs for the next segment, per example, in the neutral layout.
+        parameters: The names of its parameters, if these are not simply those below its path.
+        several: The shapes of its output tensors, if there are several; `outputs` then has their size.
     """
 
     name: str
@@ -105,9 +106,9 @@ class ArraySpec:
     """One example's array: its shape, and the number of distinct ids in each column (None: real numbers).
 
     Attributes:
-        shape: Without the examples' dimension.
-        ids: Ids run from 0 to below this; one number for all, or one per element of the last dimension.
-        several: The arrays, each with its name, where an example has several; shape and ids say nothing then.
+        shape: The shape without the dimension of examples.
+        ids: The number of distinct ids, which start at 0; one number for all, or one for each element of the last dimension.
+        several: The arrays, each with its name, if an example has several; shape and ids then have no meaning.
     """
 
     shape: tuple[int, ...]
@@ -116,20 +117,20 @@ class ArraySpec:
 
     @property
     def is_open(self) -> bool:
-        """Whether these are whole numbers of which nobody knows how many there are, as targets of a loss of the user's."""
+        """Whether these are whole numbers of unknown range, as the targets of a user's loss may be."""
         return isinstance(self.ids, int) and self.ids >= MOST_IDS
 
 
 @dataclasses.dataclass(frozen=True)
 class DataSizes:
-    """What a model has to know of its data.
+    """What a model has to know about its data.
 
     Attributes:
         input_shape: One example's inputs.
-        outputs: The number of distinct targets; of real targets, how many numbers one example has.
+        outputs: The number of distinct targets; for real targets, the number of values of one example.
         cardinalities: For tables of ids, the number of distinct ids of each column.
         hash_buckets: For tables of ids, the number of ids of a last, crossed column; 0 if there is none.
-        loss: What fits the targets: "mean_squared_error" if they are real numbers, else "cross_entropy".
+        loss: The loss that fits the targets: "mean_squared_error" if they are real numbers, else "cross_entropy".
     """
 
     input_shape: tuple[int, ...]
@@ -140,7 +141,7 @@ class DataSizes:
 
 
 class ModelSpec(Protocol):
-    """A model as plain numbers: everything answers in milliseconds, at any size.
+    """A model as plain numbers: every method takes milliseconds, at any size.
 
     Attributes:
         name: The name of its file in all three mirrors.
@@ -164,14 +165,14 @@ class ModelSpec(Protocol):
         """Returns its smallest pieces, in order."""
 
     def inputs(self) -> ArraySpec:
-        """Returns what one example's inputs look like."""
+        """Returns the spec of one example's inputs."""
 
     def targets(self) -> ArraySpec:
-        """Returns what one example's targets look like."""
+        """Returns the spec of one example's targets."""
 
     @property
     def facts(self) -> ModelFacts:
-        """What else is known of it."""
+        """What else is known about it."""
 
     def fitted(self, sizes: DataSizes) -> Self:
         """Returns the same model with the input and output sizes of a data set.
@@ -186,12 +187,12 @@ IGNORED = -1
 
 
 def ignores_targets(model: ModelSpec) -> bool:
-    """Returns whether some targets do not count, so that each batch has another number of them."""
+    """Returns whether some targets do not count, so each batch has a different number of them."""
     return vars(model).get("ignored", 0) > 0 or model.facts.ignores
 
 
 def num_positions(model: ModelSpec) -> int:
-    """Returns how often a layer is applied to one example: once to each token, once to anything else."""
+    """Returns how often a layer is applied to one example: once for each token, and once if there are no tokens."""
     return math.prod(model.segments()[-1].outputs[:-1])
 
 
@@ -201,7 +202,7 @@ def num_params(model: ModelSpec) -> int:
 
 
 def num_active(model: ModelSpec) -> int:
-    """Returns the number of parameters that a token meets: of stacked experts as many as it takes, of all others every one."""
+    """Returns the number of parameters that a token uses: those of the experts that it takes, and all others."""
     return sum(param.met(vars(model).get("top_k", 0)) for param in model.params().values())
 
 

@@ -3,9 +3,9 @@
     gpt      layer norms, biases, learned positions, an mlp of two layers, four times as wide, exact GELU
     llama    RMS norms, no biases, rotary positions, which have no parameters, and a gated mlp (SwiGLU), 8/3 as wide
 
-In either, q, k and v are separate, keys and values may have fewer heads than queries, and the head is tied if asked for. The key
-projection has no bias: its true gradient is zero (softmax does not see a constant added to every score), and Adam would amplify
-the rounding noise that stands in its place.
+In both, q, k and v are separate, keys and values may have fewer heads than queries, and the head is tied if requested. The key
+projection has no bias: its true gradient is zero (a constant added to every score does not change the softmax), and Adam would
+amplify the rounding noise in its place.
 
 References:
     Radford et al. 2019 (GPT-2); Touvron et al., arXiv 2302.13971, section 2.2 (LLaMA); Su et al., arXiv 2104.09864 (rotary);
@@ -31,16 +31,16 @@ LOGITS = "head/logits"
 STYLES = ("gpt", "llama")
 ROTARY_BASE = 10_000.0
 _HIDDEN_MULTIPLE = 16
-"""Of the width of a gated mlp, so that it divides among the ranks of a tensor axis."""
+"""The number to a multiple of which the width of a gated mlp is rounded, so it divides among the ranks of a tensor axis."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TransformerSpec:
-    """`layers` blocks of attention and a wider mlp, both on a residual stream of `width`; see the module for `style`.
+    """A transformer of `layers` blocks of attention and a wider mlp, on a residual stream of `width`; see the module for `style`.
 
-    With `experts` the mlp is a mixture of so many: a router of one linear layer gives each token a probability for each, the
-    token takes the `top_k` largest, and adds up what these return, weighted by their probabilities over the sum of those. No
-    token is dropped. `common/features/experts/balance.py` has the load-balancing loss.
+    With `experts` the mlp is a mixture of that many: a router of one linear layer gives each token a probability for each, the
+    token takes the `top_k` largest, and sums what these return, weighted by their probabilities over the sum of those. No token
+    is dropped. `common/features/experts/balance.py` has the load-balancing loss.
     """
 
     name: ClassVar[str] = "transformer"
@@ -109,7 +109,7 @@ class TransformerSpec:
         return -(-8 * self.width // (3 * _HIDDEN_MULTIPLE)) * _HIDDEN_MULTIPLE if self.is_llama else 4 * self.width
 
     def params(self) -> dict[str, Param]:
-        """Megatron's cuts: q, k, v and up by column (whole heads), the two outputs by row, vocabulary by row and column."""
+        """Returns the parameters with Megatron's cuts: q, k, v and up by column (whole heads), outputs and tables by row."""
         return dict(self._params)
 
     @functools.cached_property
@@ -182,7 +182,7 @@ class TransformerSpec:
         return stated(self)
 
     def fitted(self, sizes: DataSizes) -> "TransformerSpec":
-        """The context is the length of the data's sequences; inputs and targets share one vocabulary."""
+        """Fits the model to sequences: their length is the context; inputs and targets share one vocabulary."""
         if len(sizes.input_shape) != 1:
             raise ConfigError(
                 f"the transformer takes token ids [examples, context], not examples of shape {list(sizes.input_shape)}."

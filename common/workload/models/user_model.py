@@ -1,4 +1,4 @@
-"""A model of the user's, as a worker described it: from there on it is a spec like ours."""
+"""A user's model as a worker described it: a spec like ours."""
 
 import dataclasses
 import functools
@@ -36,7 +36,7 @@ class UserModelSpec:
 
     Attributes:
         path: The folder of its description.
-        sha256: The sha256 of the description and the initial weights, so that a workload's digest tells two models apart.
+        sha256: The SHA-256 of the description and the initial weights, by which a workload's digest distinguishes two models.
     """
 
     name: ClassVar[str] = "own"
@@ -56,7 +56,7 @@ class UserModelSpec:
 
     @property
     def described(self) -> Description:
-        """What a worker found out about the model."""
+        """The description that a worker wrote."""
         return read_description(self.path)
 
     @property
@@ -79,16 +79,16 @@ class UserModelSpec:
         return self.described.segments
 
     def inputs(self) -> ArraySpec:
-        """Returns what an example's inputs are in the data that the model was described with."""
+        """Returns the spec of an example's inputs in the data that the model was described with."""
         return self.described.inputs
 
     def targets(self) -> ArraySpec:
-        """Returns what an example's targets are in the data that the model was described with."""
+        """Returns the spec of an example's targets in the data that the model was described with."""
         return self.described.targets
 
     @property
     def facts(self) -> ModelFacts:
-        """What its description says of it beside shapes."""
+        """What its description says about it besides shapes."""
         return _facts(self)
 
     def fitted(self, sizes: DataSizes) -> Self:

@@ -1,6 +1,6 @@
-"""Adafactor: of a matrix it keeps what its squared gradients are along rows and columns; steps are relative to the weights.
+"""Adafactor: for a matrix it keeps only means of squared gradients along rows and columns; steps are relative to the weights.
 
-Of a matrix [n, m], with state row_moment (r, [n, 1]) and column_moment (c, [1, m]), zero at the start:
+For a matrix [n, m], with state row_moment (r, [n, 1]) and column_moment (c, [1, m]), zero at the start:
 
     b <- 1 - t^-0.8                           so that the first step keeps nothing
     r <- b * r + (1 - b) * mean of g^2 along each row
@@ -10,7 +10,8 @@ Of a matrix [n, m], with state row_moment (r, [n, 1]) and column_moment (c, [1, 
     a <- max(floor, rms(w)) * min(lr, 1 / sqrt(t))
     w <- w - lr * weight_decay * w - a * u / max(1, rms(u))
 
-Everything else has the whole of s as its state (second_moment): s <- b * s + (1 - b) * g^2. rms is the root of the mean square.
+All other parameters have the whole of s as their state (second_moment): s <- b * s + (1 - b) * g^2. rms is the root of the mean
+square.
 
 References:
     Shazeer and Stern, arXiv 1804.04235; epsilon and the decay stand where torch has them.
@@ -31,9 +32,9 @@ class Adafactor:
 
     Attributes:
         decay_power: The share that the moments forget in step t is t to the power of minus this.
-        epsilon: What a gradient is divided by at least.
+        epsilon: The least divisor of a gradient.
         floor: The least size of weights that steps are relative to.
-        weight_decay: Decoupled.
+        weight_decay: The decoupled weight decay.
         spares_vectors: As in `OptimizerSpec`, like the next one.
         vector_rate: See there.
     """
@@ -58,11 +59,11 @@ class Adafactor:
 
     @property
     def rounding_move(self) -> float:
-        """As for AdamW: 2^-53 over epsilon, here relative to weights whose root mean square is one at most."""
+        """As for AdamW, 2^-53 over epsilon, here relative to weights whose root mean square is at most one."""
         return self.learning_rate * 2.0**-53 / self.epsilon
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
-        """A parameter of two dimensions has its two factors; of others all squares are kept."""
+        """Returns the two factors for a parameter of two dimensions, and all squares for any other one."""
         if len(param.shape) != 2:
             return {WHOLE: param.shape}
         rows, columns = param.shape
@@ -73,7 +74,7 @@ class Adafactor:
         return 1 - step**-self.decay_power
 
     def relative_rate(self, step: int) -> float:
-        """Returns how far step t goes at most, relative to the weights."""
+        """Returns the largest size of step t, relative to the weights."""
         return min(self.learning_rate, step**-0.5)
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
@@ -87,14 +88,14 @@ class Adafactor:
 
         Args:
             weight: The parameter, changed in place.
-            direction: Along which it moves.
-            length: How far.
+            direction: The direction in which it moves.
+            length: How far it moves.
         """
         weight -= self.learning_rate * self.weight_decay * weight
         weight -= length * direction
 
     def direction(self, step: int, gradient: Array, state: Arrays) -> Array:
-        """Moves the moments and returns u, the gradient over the root of what they estimate.
+        """Updates the moments and returns u, the gradient divided by the root of their estimate.
 
         Args:
             step: t, from 1.
@@ -122,14 +123,14 @@ def _rms(values: Array) -> float:
 
 
 def factored_shards(spec: Adafactor, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Updates two halves of a parameter, each for itself; see `OptimizerSpec.update`."""
+    """Updates two halves of a parameter separately; see `OptimizerSpec.update`."""
     half = len(w) // 2
     for part in (slice(None, half), slice(half, None)) if half else (slice(None),):
         spec.update(t, w[part], g[part], {s: value[part] if len(value) > 1 else value for s, value in state.items()})
 
 
 def absolute_steps(spec: Adafactor, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Takes the rate as it is, whatever the weights' size; see `OptimizerSpec.update`."""
+    """Does not scale the rate by the weights' size; see `OptimizerSpec.update`."""
     direction = spec.direction(t, g, state)
     spec.move(w, direction, spec.relative_rate(t) / max(1.0, _rms(direction)))
 

@@ -25,8 +25,8 @@ class AdamW:
         beta1: The share of the first moment that is kept.
         beta2: The share of the second moment that is kept.
         epsilon: Outside the root, added to the bias-corrected root.
-        weight_decay: Dyadic, as are the workloads' rates: every framework multiplies the weights by 1 - lr * weight_decay, and
-            float32 rounds a factor so near 1 by up to 3e-8, the same way at every step.
+        weight_decay: A dyadic number, as are the workloads' rates: every framework multiplies the weights by 1 - lr *
+            weight_decay, and float32 would round a factor so near 1 by up to 3e-8, in the same direction at every step.
         spares_vectors: As in `OptimizerSpec`, like the next one.
         vector_rate: See there.
     """
@@ -55,14 +55,14 @@ class AdamW:
 
     @property
     def rounding_move(self) -> float:
-        """What is computed instead of a gradient of zero is about 2^-53 where numbers are near one.
+        """How far rounding moves a weight: a gradient of zero is computed as about 2^-53 where numbers are near one.
 
         It is divided by its own size or by epsilon, whichever is larger.
         """
         return self.learning_rate * 2.0**-53 / self.epsilon
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
-        """Both moments are shaped like the parameter."""
+        """Returns the shapes of both moments, which are that of the parameter."""
         return dict.fromkeys(self.slots, param.shape)
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
@@ -72,7 +72,7 @@ class AdamW:
         weight -= self.learning_rate / (1 - self.beta1**step) * m / (root + self.epsilon)
 
     def decay_and_average(self, weight: Array, gradient: Array, state: Arrays) -> tuple[Array, Array]:
-        """Decays a weight and moves its moments, which an update and its mistakes begin with; returns the moments.
+        """Decays a weight and updates its moments, with which an update and its mistakes begin; returns the moments.
 
         Args:
             weight: The parameter.

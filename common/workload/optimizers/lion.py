@@ -22,7 +22,8 @@ class Lion:
     Attributes:
         beta1: The share of the first moment in the average whose sign is taken.
         beta2: The share of the first moment that is kept.
-        weight_decay: Decoupled. Steps are a third to a tenth of AdamW's, and the decay as many times stronger.
+        weight_decay: The decoupled weight decay. Steps are a third to a tenth of AdamW's, and the decay is stronger by the same
+            factor.
         spares_vectors: As in `OptimizerSpec`, like the next one.
         vector_rate: See there.
     """
@@ -50,11 +51,11 @@ class Lion:
 
     @property
     def rounding_move(self) -> float:
-        """What is computed instead of a gradient of zero has a sign."""
+        """How far rounding moves a weight: a gradient of zero is computed as a number with a sign."""
         return self.learning_rate
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
-        """The moment is shaped like the parameter."""
+        """Returns the shape of the moment, which is that of the parameter."""
         return {"first_moment": param.shape}
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:

@@ -1,6 +1,6 @@
-"""Muon: matrices move along their momentum with all its singular values brought near one; everything else as in AdamW.
+"""Muon: matrices move along their momentum with all its singular values brought near one; the rest is updated as in AdamW.
 
-Of a matrix [n, m], with state first_moment (v, zero at the start):
+For a matrix [n, m], with state first_moment (v, zero at the start):
 
     v <- beta1 * v + (1 - beta1) * g
     u <- beta1 * v + (1 - beta1) * g                       Nesterov's look ahead
@@ -23,18 +23,19 @@ from samestep.common.workload.models.spec import Param
 from samestep.common.workload.optimizers.adamw import AdamW
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""a, b and c: of a quintic that lifts small singular values fast, and leaves large ones between 0.7 and 1.2."""
+"""The coefficients a, b and c of a quintic that raises small singular values fast, and leaves large ones between 0.7 and
+1.2."""
 ROUNDS = 5
 LEAST_NORM = 1e-7
-"""What a momentum is divided by at least."""
+"""The least divisor of a momentum."""
 
 
 def move(rows: int, columns: int) -> float:
-    """Returns by how much a matrix with singular values of one is multiplied, to move as far as AdamW moves it.
+    """Returns the factor of a matrix with singular values of one that makes it move as far as with AdamW.
 
     Args:
-        rows: The rows of the matrix.
-        columns: Its columns.
+        rows: The number of rows of the matrix.
+        columns: The number of its columns.
     """
     return 0.2 * math.sqrt(max(rows, columns))
 
@@ -44,10 +45,10 @@ class Muon:
     """Muon, with AdamW for all but kernels of two dimensions; its attributes are those of `OptimizerSpec`.
 
     Attributes:
-        beta1: The share of the first moment that is kept, of matrices and of others.
+        beta1: The share of the first moment that is kept, for matrices and other parameters.
         beta2: As in AdamW, like the next one.
-        epsilon: For parameters that are not matrices.
-        weight_decay: For all parameters.
+        epsilon: Epsilon for parameters that are not matrices.
+        weight_decay: The weight decay of all parameters.
         spares_vectors: As in `OptimizerSpec`, like the next one.
         vector_rate: See there.
     """
@@ -76,16 +77,16 @@ class Muon:
 
     @property
     def rounding_move(self) -> float:
-        """That of what is not a matrix: within one, rounding is small beside the other numbers."""
+        """The move of parameters that are not matrices: within a matrix, rounding is small compared with the other numbers."""
         return self.others.rounding_move
 
     @property
     def others(self) -> AdamW:
-        """The update of what is not a matrix."""
+        """The optimizer of parameters that are not matrices."""
         return AdamW(self.learning_rate, self.beta1, self.beta2, self.epsilon, self.weight_decay)
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
-        """A matrix has one moment, everything else two; both are shaped like the parameter."""
+        """Returns the shapes of one moment for a matrix, and of two for any other parameter; they are that of the parameter."""
         return dict.fromkeys(self.slots[: 1 if param.is_matrix else 2], param.shape)
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
@@ -102,7 +103,7 @@ class Muon:
             weight: The matrix.
             gradient: Its gradient.
             state: Its moment by name.
-            factor: By how much singular values of one are multiplied.
+            factor: The factor of singular values of one.
             ahead: Whether it looks ahead along the new moment.
         """
         v = state["first_moment"]
@@ -126,7 +127,7 @@ def orthogonalized(matrix: Array) -> Array:
 
 
 def orthogonal_shards(spec: Muon, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Orthogonalizes two halves of a matrix, each for itself; see `OptimizerSpec.update`."""
+    """Orthogonalizes two halves of a matrix separately; see `OptimizerSpec.update`."""
     if "second_moment" in state:
         spec.update(t, w, g, state)
         return

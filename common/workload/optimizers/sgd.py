@@ -44,7 +44,7 @@ class Sgd:
         return "momentum", self.momentum, 1.0
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
-        """The velocity is shaped like the parameter."""
+        """Returns the shape of the velocity, which is that of the parameter."""
         return {"momentum": param.shape}
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:

@@ -1,4 +1,4 @@
-"""What an optimizer says of itself to everything that trains with it, predicts it or judges it."""
+"""The description of an optimizer, for everything that trains with it, predicts it or judges it."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -16,15 +16,15 @@ class OptimizerSpec(Protocol):
     Attributes:
         name: As in `--optimizer`; mirrors have a file of this name.
         learning_rate: The step size.
-        keys: Slot -> what files usually call it, as torch's optimizers do; the slots of the user's optimizer keep their names.
+        keys: Slot -> its usual name in files, that of torch's optimizers; the slots of the user's optimizer keep their names.
         default_rate: The learning rate of a workload that has none for this optimizer.
         is_elementwise: Whether each number is updated from its own gradient and state alone. Where parameters are cut, each
             device then updates its part. An optimizer of whole matrices would take another step there.
-        moves_by_sign: Whether the first step moves a weight by the sign of its gradient, however small that is.
+        moves_by_sign: Whether the first step moves a weight by the sign of its gradient, even if that is tiny.
         counts_steps: Whether an update depends on how many there have been.
-        rests: Whether a parameter that never gets a gradient stays as it is, as it does where it is left out.
+        rests: Whether a parameter that never gets a gradient does not change, as if it were left out.
         spares_vectors: Whether weight decay leaves out vectors: biases and the scales of norms.
-        vector_rate: What the learning rate is multiplied by for vectors.
+        vector_rate: The factor of the learning rate for vectors.
     """
 
     name: str
@@ -48,7 +48,7 @@ class OptimizerSpec(Protocol):
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """The names of the parameters in each group of a user's optimizer; empty: all parameters are one group."""
+        """The names of the parameters in each group of a user's optimizer; empty if all parameters are one group."""
         ...
 
     @property
@@ -62,7 +62,7 @@ class OptimizerSpec(Protocol):
 
     @property
     def rounding_move(self) -> float | None:
-        """How far a step may move a weight whose true gradient is zero, by rounding alone; None if no formula says so."""
+        """How far rounding alone may move a weight whose true gradient is zero; None if there is no formula."""
 
     def state(self, param: Param) -> Mapping[str, Shape]:
         """Returns the shape of every slot of a parameter."""
@@ -74,18 +74,18 @@ class OptimizerSpec(Protocol):
         Args:
             step: t, from 1.
             weight: The parameter.
-            gradient: Its gradient, which stays as it is.
+            gradient: Its gradient, which is not changed.
             state: Its slots by name.
         """
 
 
 def groups_vectors(optimizer: OptimizerSpec) -> bool:
-    """Returns whether vectors are updated otherwise than matrices."""
+    """Returns whether vectors are updated differently from matrices."""
     return optimizer.spares_vectors or optimizer.vector_rate != 1
 
 
 def of_dimensions(optimizer: OptimizerSpec, num_dims: int) -> OptimizerSpec:
-    """Returns an optimizer as it updates parameters of so many dimensions: with their rate, and the decay that applies to them.
+    """Returns an optimizer as it updates parameters with a number of dimensions: with their rate and their decay.
 
     Args:
         optimizer: The optimizer of the run.

@@ -1,4 +1,4 @@
-"""The optimizers by name. Each is imported where it is asked for, since most commands need one of them at most."""
+"""The optimizers by name. Each is imported on demand, since most commands need at most one of them."""
 
 import importlib
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 OPTIMIZERS = {"sgd": "Sgd", "adamw": "AdamW", "lion": "Lion", "muon": "Muon", "adafactor": "Adafactor"}
 """Name -> its class, in the file of the name."""
 DEFAULT = "adamw"
-"""What trains a user's model, unless another is asked for."""
+"""The optimizer of a user's model, unless another one is requested."""
 USER = "own"
-"""What `--optimizer` calls the one that the user's file builds."""
+"""The name in `--optimizer` of the optimizer that the user's file builds."""
 
 
 def optimizer_named(name: str) -> "type[OptimizerSpec]":

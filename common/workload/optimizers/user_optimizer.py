@@ -1,4 +1,4 @@
-"""The optimizer that the user's file builds: what a description found out about it."""
+"""The optimizer that the user's file builds, as its description has it."""
 
 import dataclasses
 from typing import ClassVar
@@ -14,7 +14,7 @@ class UserOptimizer:
 
     Attributes:
         source: Where it is declared, as FILE.py:NAME.
-        slots: The names of what it keeps for a parameter, which are the framework's own.
+        slots: The framework's names of what it keeps for a parameter.
         groups: The names of the parameters in each of its groups.
         file_rate: The learning rate that the file gives its first group.
     """
@@ -37,9 +37,9 @@ class UserOptimizer:
     rounding_move: ClassVar = None
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
-        """All of it is shaped like the parameter; other optimizers are refused."""
+        """Returns the shapes of its state, which are that of the parameter; other optimizers are refused."""
         return dict.fromkeys(self.slots, param.shape)
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
-        """Only the user's framework can take its step."""
+        """Raises an error, since only the user's framework can take its step."""
         raise NotImplementedError(self.source)

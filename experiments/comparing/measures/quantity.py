@@ -1,4 +1,4 @@
-"""What a quantity is: something that results say, and how it is written."""
+"""A quantity of results, and how it is written."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,29 +10,29 @@ from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.text import in_unit, percent_off, size
 
 MOST_MISSED = 0.05
-"""By so much of what was measured a prediction may be off before the tables say so."""
+"""The share of the measurement by which a prediction may be off before tables mark it."""
 MARK = "!"
-"""Behind a prediction that is off by more."""
+"""The mark after a prediction that is off by more."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """One thing that results say, and how it is written.
+    """A quantity of results, and how it is written.
 
     Attributes:
-        name: What tables call it, without its unit; also the name of a missed prediction.
-        title: What the page calls it; "" where the page does not show it.
-        unit: "bytes", "s", or "" where the name says it.
+        name: Its name in tables, without its unit; also the name of a missed prediction.
+        title: Its name on the page; "" if the page does not show it.
+        unit: "bytes", "s", or "" if the name says it.
         meaning: One clause on what it is; "" if the name says it.
         key: Its name for programs, as in `--format csv`.
-        tracked_as: Its name in trackers of experiments; "" where they do not get it.
-        in_ledger: Its value in a ledger, measured or predicted, None where nobody counted it; None if no ledger has it.
-        of_row: Its value for a row, if no ledger has it; None where nobody measured it.
+        tracked_as: Its name in experiment trackers; "" if they do not get it.
+        in_ledger: Returns its value in a measured or predicted ledger, None if it was not counted; None if no ledger has it.
+        of_row: Returns its value for a row, if no ledger has it; None if it was not measured.
         write: How it is written for people; bytes are written as such.
-        is_lower_bound: Whether something was not counted in a run, so that its value is at least what was measured.
-        better: Which direction is better: "more", "less", or "" where none is.
+        is_lower_bound: Whether something was not counted in a run, so its value is at least what was measured.
+        better: Which direction is better: "more", "less", or "" if neither is.
         in_terminal: Whether tables in a terminal have a column of it.
-        is_often_shared: Whether nearly all rows tend to have it in common, so that the caption says it once.
+        is_often_shared: Whether nearly all rows tend to have it in common, so the caption says it once.
         is_of_a_step: Whether a run that only compiled a step has none.
         is_always_measured: Whether tables have its column even if no row has a value.
         drop_priority: In a table that is too wide, columns with a high priority are left out first; 0 stays.
@@ -56,11 +56,11 @@ class Quantity:
     drop_priority: int = 0
 
     def measured(self, row: MeasuredRow) -> Scalar:
-        """Returns its value for a row; None where nobody measured it."""
+        """Returns its value for a row; None if it was not measured."""
         return self.in_ledger(row.result.measured) if self.in_ledger else self.of_row(row)
 
     def predicted(self, result: RunResult) -> float | None:
-        """Returns what arithmetic says of it; None where nothing does."""
+        """Returns its prediction; None if there is none."""
         return self.in_ledger and self.in_ledger(result.predicted)
 
     def value(self, row: MeasuredRow) -> Scalar:
@@ -68,11 +68,11 @@ class Quantity:
         return None if self.is_of_a_step and row.result.compiled else self.measured(row)
 
     def text(self, row: MeasuredRow, unit: str = "") -> str:
-        """Returns its value as people read it.
+        """Returns its value as text.
 
         Args:
-            row: What has it.
-            unit: One of `UNITS`, which the header of the column names; bytes are written with their own, unless given.
+            row: The row.
+            unit: One of `UNITS`, which the header of the column names; by default bytes are written with their own unit.
         """
         if self.is_of_a_step and row.result.compiled:
             return ""
@@ -83,9 +83,9 @@ class Quantity:
         return "" if found is None else least + (in_unit(float(found), unit) if unit else size(float(found)))
 
     def miss(self, result: RunResult) -> str:
-        """Returns how far what was measured is from a prediction that misses; "" if it holds, or if there is none.
+        """Returns how far the measurement is from a prediction that misses; "" if the prediction holds, or there is none.
 
-        What a process did not count may be what is missing: then only what is too much is a miss.
+        If a process did not count something, that may be what is missing, so only a measurement that is too large is a miss.
         """
         if self.in_ledger is None or result.compiled or not result.processes:
             return ""

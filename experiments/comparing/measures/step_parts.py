@@ -21,5 +21,5 @@ STEP_PARTS = tuple(
     )
     for part, (name, meaning) in zip(PARTS, _PARTS.items(), strict=True)
 )
-"""What the seconds of the median step go to; together they are that step."""
+"""How the seconds of the median step are spent; together they are that step."""
 NO_PARTS = "nobody measured the parts of its step"

@@ -1,6 +1,6 @@
-"""The anatomy of a strategy: what each device holds, and a step as a strip of what is sent when and from whom to whom.
+"""The anatomy of a strategy: what each device holds, and a step as a strip that shows when which device sends to which.
 
-It is drawn from the footprints and the sends of an observed step, for every row of both frameworks alike.
+It is drawn from the footprints and the sends of an observed step, in the same way for every strategy of both frameworks.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 WIDTH = 760
 MOST_DEVICES, MOST_TRANSFERS = 8, 12
-"""That a drawing has room for."""
+"""The most devices that a drawing has room for."""
 _HEAD, _ROW, _LINE = 92, 76, 17
 """Heights: above the first device, of a device, of a line of text."""
 _BARS, _STRIP, _RIGHT = 88, 348, 744
@@ -31,13 +31,13 @@ _BARS, _STRIP, _RIGHT = 88, 348, 744
 LONGEST = 130
 """Pixels of the longest bar."""
 _WIDEST = 6.0
-"""The width of the line of the transfer with most bytes."""
+"""The width of the line of the largest transfer."""
 _KEY = "dashed: all of it; thin line: most parameters at once, gathered copies included; width of a line: bytes"
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """What lengths in a drawing stand for; two drawings next to each other share it.
+    """The scale of a drawing, which two drawings next to each other share.
 
     Attributes:
         longest_bytes: The bytes of the longest bar.
@@ -66,7 +66,7 @@ def anatomy(run: Run, result: "RunResult", scale: Scale | None = None) -> Elemen
     Args:
         run: What was trained.
         result: What came of it.
-        scale: Its own, unless given.
+        scale: The scale; by default its own.
     """
     scale = scale or Scale.of(run, result)
     found = transfers(run.mesh, result.processes, MOST_TRANSFERS)

@@ -1,4 +1,4 @@
-"""What the devices of a run hold, by class of memory, and what they are called."""
+"""What the devices of a run hold, by class of memory, and their names."""
 
 import hashlib
 import json
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 _CUT: tuple[Dimension, ...] = ("layers", "features", "parameters", "stacked")
-"""What of a mesh cuts parameters."""
+"""What axes of a mesh cut that splits parameters."""
 CLASSES = (memory.PARAMETERS, memory.GRADIENTS, memory.OPTIMIZER_STATE)
 
 
 def word(of: memory.MemoryClass) -> str:
-    """Returns the first word of the name of a class: a drawing has room for no more."""
+    """Returns the first word of the name of a class, since a drawing has no room for more."""
     return of.name.partition(" ")[0]
 
 
 def whole_bytes(run: Run) -> tuple[int, int, int]:
-    """Returns the bytes of each class of memory on a device that holds all of it.
+    """Returns the bytes of each class of memory on a device that holds everything.
 
     Args:
         run: What was trained.
@@ -41,10 +41,10 @@ def whole_bytes(run: Run) -> tuple[int, int, int]:
 
 
 def held_from(run: Run, rows: Sequence[Footprint]) -> list[list[int]]:
-    """Returns of each device where in the whole that begins which it holds, in bytes of each class of memory.
+    """Returns for each device where its part of the whole begins, in bytes of each class of memory.
 
-    Parts follow each other in the order of the devices, and those that have the same part of the mesh have the same bytes.
-    Where parts of a mesh are more than the whole, since each has something that all have, they overlap evenly.
+    Parts follow each other in the order of the devices, and devices with the same part of the mesh hold the same bytes. If the
+    parts add up to more than the whole, because each holds something that all hold, they overlap evenly.
 
     Args:
         run: What was trained.
@@ -79,8 +79,8 @@ def share(held: int, whole: int) -> str:
     """Returns how much a device holds, and which part of the whole that is.
 
     Args:
-        held: What is held, in bytes.
-        whole: What a device holds that has everything.
+        held: The bytes that it holds.
+        whole: The bytes of a device that holds everything.
     """
     if not held or not whole:
         return "none"
@@ -88,13 +88,13 @@ def share(held: int, whole: int) -> str:
 
 
 def device_names(rows: Sequence[Sender]) -> list[str]:
-    """Returns a name for each device of a run: its process, or which device it is where the process has several."""
+    """Returns a name for each device of a run: its process, or the device if the process has several."""
     roles = [row.role for row in rows]
     return [row.role if roles.count(row.role) == 1 else short_device(row.device) for row in rows]
 
 
 def drawn_from(result: "RunResult") -> str:
-    """Returns a digest of what a drawing is made from, which a file carries: it differs when the drawing is stale.
+    """Returns a digest of the data of a drawing, which its file contains; it differs if the drawing is out of date.
 
     Args:
         result: The result of a run.

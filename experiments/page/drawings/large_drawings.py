@@ -1,4 +1,4 @@
-"""Sections of large drawings, a row each: those that tell most are drawn, up to a number that a page can hold."""
+"""Sections of large drawings, one for each row: the most informative ones are drawn, up to a number that a page can hold."""
 
 import collections
 import copy
@@ -14,11 +14,11 @@ from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.rendering import render
 
 MOST_DRAWN = 32
-"""Rows that a section of large drawings shows: more than there are strategies."""
+"""The most rows that a section of large drawings shows, more than there are strategies."""
 _REFERENCE, _ID = 20, 10
-"""About as many characters as a reference to what several drawings have in common has, and an id."""
+"""About the number of characters of a reference to a shared part of drawings, with its id."""
 Draw = Callable[[Entry, RunResult], Element | str | None]
-"""Draws a row, says why it cannot be drawn, or returns None where there is nothing to draw."""
+"""Draws a row, says why it cannot be drawn, or returns None if there is nothing to draw."""
 
 
 def render_drawings(loaded: Loaded, kind: str, draw: Draw, is_zoomed: bool = False) -> Markup | None:
@@ -26,9 +26,9 @@ def render_drawings(loaded: Loaded, kind: str, draw: Draw, is_zoomed: bool = Fal
 
     Args:
         loaded: What the report is about.
-        kind: What a drawing is; its template says how it is read.
+        kind: The kind of drawing; its template explains how to read it.
         draw: Draws a row.
-        is_zoomed: Whether the page zooms into all of them together, so that they are shown at once, and each has its own parts.
+        is_zoomed: Whether the page zooms into all of them together, so they are shown at once and share no parts.
     """
     found = _drawn(loaded, draw)
     drawn = list(itertools.islice(found, MOST_DRAWN))
@@ -48,7 +48,7 @@ def _drawn(loaded: Loaded, draw: Draw) -> Iterator[tuple[Entry, Element | str]]:
 
 
 def most_telling(rows: Sequence[tuple[Entry, RunResult]]) -> list[tuple[Entry, RunResult]]:
-    """Orders rows for a section that draws only so many: one of each strategy first, counterparts side by side, then the rest.
+    """Orders rows for a section with a limit: one of each strategy first, counterparts side by side, then further rows.
 
     Args:
         rows: The rows with their results, in the order of the report.

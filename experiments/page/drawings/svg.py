@@ -1,4 +1,4 @@
-"""Drawings as elements of SVG: for a page that styles them, or as a file that is readable in light and dark."""
+"""Drawings as SVG elements, for a page that styles them, or as a file that is readable on light and dark backgrounds."""
 
 import copy
 from pathlib import Path
@@ -14,10 +14,10 @@ def drawing(width: float, height: float, title: str, description: str) -> Elemen
     """Begins a drawing.
 
     Args:
-        width: In pixels.
-        height: In pixels.
+        width: The width in pixels.
+        height: The height in pixels.
         title: What it shows, in a few words.
-        description: What a reader sees in it, for those who do not see it.
+        description: What can be seen in it, for readers who cannot see it.
     """
     root = Element("svg", {"class": "drawing", "role": "img", "viewBox": f"0 0 {width:g} {height:g}"})
     root.attrib |= {"width": f"{width:g}", "height": f"{height:g}"}
@@ -38,9 +38,9 @@ def put(parent: Element, tag: str, kind: str = "", **attributes: float | str) ->
 
     Args:
         parent: The parent of the shape.
-        tag: Such as "rect".
+        tag: The tag, such as "rect".
         kind: Its classes.
-        **attributes: As SVG has them; an underscore stands for a hyphen.
+        **attributes: The SVG attributes; an underscore stands for a hyphen.
     """
     given = {name.replace("_", "-"): _spell(name, value) for name, value in attributes.items()}
     return SubElement(parent, tag, {**({"class": kind} if kind else {}), **given})
@@ -51,9 +51,9 @@ def write(parent: Element, x: float, y: float, words: str, kind: str = "") -> El
 
     Args:
         parent: The parent of the text.
-        x: Where it begins; or ends, or has its middle, as its class says.
+        x: The start, the end or the middle of the text, depending on its class.
         y: The y of its base line.
-        words: What it says.
+        words: The text.
         kind: Its classes.
     """
     found = put(parent, "text", kind, x=x, y=y)

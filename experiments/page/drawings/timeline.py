@@ -1,4 +1,4 @@
-"""The timeline of a traced step: a row for each device with what it computes, and under it what it has in flight."""
+"""The timeline of a traced step: a row for each device with its computations, and below it its transfers in flight."""
 
 import collections
 import hashlib
@@ -13,32 +13,32 @@ from samestep.experiments.printing.trace_file import Device, Span, Trace
 
 WIDTH = 760
 MOST_DEVICES = 8
-"""That a drawing has room for."""
+"""The most devices that a drawing has room for."""
 _LEFT, _RIGHT, _HEAD = 112.0, 744.0, 74
 _BAR, _FLIGHT, _GAP = 22, 7, 18
-"""Heights: of what is computed, of a transfer, between devices."""
+"""Heights: of a computation, of a transfer, between devices."""
 _MOST_FLIGHTS = 4
-"""Transfers that are drawn one below the other; later ones share their rows."""
+"""The most transfers that are drawn one below the other; further ones share their lines."""
 _TOTALS = 16
-"""The height of a line that says how long a device did what."""
+"""The height of the line with the times of a device."""
 _TIMES = "data-us"
-"""The attribute with the start of what is drawn, and its length, in microseconds from the start of the step."""
+"""The attribute with the start and the length of a shape, in microseconds from the start of the step."""
 _LABEL = 13.0
 """The least width of a bar with a label."""
 _NARROWEST = 0.4
-"""Bars are at least this wide, in pixels; what follows so closely is one bar with it."""
+"""The least width of a bar in pixels; a bar that follows more closely is joined to it."""
 KEY = {"data": "data", "forward": "forward", "backward": "backward", "update": "update", "idle": "idle"}
-"""What a bar shows, by the class of its shape."""
+"""Class of a shape -> what the bar shows."""
 
 
 def timeline(trace: Trace, name: str, length: float | None = None) -> Element:
-    """Draws the step of a trace that took least time.
+    """Draws the fastest step of a trace.
 
     Args:
         trace: The trace of a run.
         name: The name of the run.
-        length: How many microseconds the axis has, if several drawings share it. Then each device also says how long it did what,
-            and what is drawn says its times, by which a page can zoom.
+        length: The length of the axis in microseconds, if several drawings share it. Each device then also has a line with its
+            times, and shapes have attributes with theirs, by which a page can zoom.
     """
     step = trace.fastest()
     start, end = trace.bounds(step)
@@ -202,11 +202,11 @@ def _totals(device: Device, step: int) -> str:
 
 
 def passes(trace: Trace, step: int) -> list[list[str]]:
-    """Returns what each device computed of which stage for which micro-batch, in order, as in "1F0".
+    """Returns the computations of each device in order, with stage and micro-batch, as in "1F0".
 
     Args:
         trace: The trace of a pipeline.
-        step: Its number.
+        step: The number of the step.
     """
     letters = {name: letter for letter, name in PHASE_OF_LETTER.items()}
     found = []
@@ -220,7 +220,7 @@ def passes(trace: Trace, step: int) -> list[list[str]]:
 
 
 def drawn_from(trace: Trace) -> str:
-    """Returns a digest of the order in which a pipeline computes, which a file carries; times are never the same.
+    """Returns a digest of the order in which a pipeline computes, which a file contains; times differ in every run.
 
     Args:
         trace: The trace of a pipeline.

@@ -1,4 +1,4 @@
-"""Speed against memory: what each row of a comparison trades, a point a row, its name beside it."""
+"""Speed against memory: one point for each row of a comparison, with its name."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ LEFT, NAMES, TOP, LEAST_HEIGHT, FOOT = 64, 130, 40, 290, 66
 LINE = 16
 """Between two names."""
 MOST_ROWS = 40
-"""The fastest of them."""
+"""The most rows that are drawn, the fastest first."""
 MOST_NAMES = 0.6
 """The share of the width that names may take; longer ones are cut."""
 
@@ -41,11 +41,11 @@ class _Point:
 
 
 def trade(found: Comparison, width: float = WIDTH) -> Element | None:
-    """Draws rows by the state of a device and their speed; None with fewer than two that have both. The oracle is left out.
+    """Draws rows except the oracle by the state of a device and their speed; None if fewer than two have both.
 
     Args:
         found: The comparison.
-        width: The width, in pixels; names take what they need of it, up to MOST_NAMES.
+        width: The width in pixels; names take as much of it as they need, up to MOST_NAMES.
     """
     rows = measured_rows(found)
     points = sorted(_points(rows), key=lambda point: -point.speed)[:MOST_ROWS]

@@ -12,11 +12,11 @@ _APART = 10.0
 
 
 def dots(parent: Element, places: Sequence[tuple[float, float]], kind: str) -> None:
-    """Draws dots as one path: lines of no length, whose round ends are as wide as the class of the path says.
+    """Draws dots as one path of lines without length, whose round ends have the width of the path's class.
 
     Args:
-        parent: What they are put into.
-        places: Where their middles are.
+        parent: The element to which they are added.
+        places: The positions of their middles.
         kind: The class of the path.
     """
     if places:
@@ -29,8 +29,8 @@ def transfer_mark(each: DrawnTransfer, number: int, x: float, lanes: Sequence[fl
     Args:
         each: The transfer.
         number: Its place in the step.
-        x: Where it stands.
-        lanes: The heights of the devices that are shown.
+        x: Its horizontal position.
+        lanes: The vertical positions of the devices that are shown.
         width: The width of its line.
     """
     mark = Element("g")
@@ -70,7 +70,7 @@ def _arrows(mark: Element, arrows: Sequence[tuple[float, float, float]], width: 
 
 
 def amount(each: DrawnTransfer) -> str:
-    """Returns how many a transfer is and how many bytes one device hands over, as in `2 x 4.1 KiB`.
+    """Returns the count of a transfer and the bytes that one device hands over, as in `2 x 4.1 KiB`.
 
     Args:
         each: The transfer.

@@ -1,4 +1,4 @@
-"""What an observed step sends, each collective and message once: joined from the records of all processes."""
+"""The transfers of an observed step, each collective and message once, joined from the records of all processes."""
 
 import collections
 import dataclasses
@@ -10,11 +10,11 @@ from samestep.common.ledger import PHASES, Send
 from samestep.common.mesh import Mesh
 
 MOST_JOINED = 4000
-"""Records of a step; of a step with more, equal sends that follow each other stay one record."""
+"""The most records of a step that are taken apart; in a step with more, equal consecutive sends stay one record."""
 _MOST_NAMED = 4
-"""Devices, one by one."""
+"""The devices, one by one."""
 Path = tuple[tuple[int, ...], tuple[int, ...]]
-"""The devices that send and those that receive, by their places in the result; those of a collective do both."""
+"""The places in the result of the sending and of the receiving devices; those of a collective do both."""
 
 
 class Sender(Protocol):
@@ -38,7 +38,7 @@ class DrawnTransfer:
         phase: One of `PHASES`.
         operation: What is done.
         group: The mesh axis along which it goes.
-        paths: Who sends to whom; more than one where the same happens in several groups.
+        paths: Which devices send to which; more than one if the same happens in several groups.
         bytes: The bytes of all `count` of them. What happens in several groups at once counts once.
         count: How many there are.
         ranks: The devices of a group, as recorded; 0 if that is not known.
@@ -54,11 +54,11 @@ class DrawnTransfer:
 
     @property
     def devices(self) -> set[int]:
-        """All that take part."""
+        """All devices that take part."""
         return {index for path in self.paths for side in path for index in side}
 
     def between(self, names: Sequence[str]) -> str:
-        """Returns who sends to whom, in words.
+        """Returns which devices send to which, in words.
 
         Args:
             names: The names of the devices.
@@ -82,12 +82,12 @@ class DrawnTransfer:
 
 
 def transfers(mesh: Mesh, rows: Sequence[Sender], most: int) -> list[DrawnTransfer]:
-    """Lists the transfers of a step in order, at most as many as asked for if joining neighbors can reach that.
+    """Lists the transfers of a step in order, joining neighbors so there are at most a given number if possible.
 
     Args:
         mesh: The mesh of the run.
         rows: Its devices.
-        most: How many a drawing has room for.
+        most: The most transfers that a drawing has room for.
     """
     found = _runs(_side_by_side(_runs(_join(mesh, rows), _alike)), _alike)
     for kind in (_same_paths, _same_kind):

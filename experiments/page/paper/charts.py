@@ -1,4 +1,4 @@
-"""Draws bars, points and intervals beside the names of rows, as the page shows them, at any width."""
+"""Draws bars, points and intervals beside the names of rows as on the page, at any width."""
 
 from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
@@ -18,7 +18,7 @@ from samestep.experiments.page.paper.marks import HATCHES, bar, point
 from samestep.experiments.page.plots import Line, Mark, Plot
 
 _NARROW = 500.0
-"""Below this width a name stands above its marks."""
+"""The width below which a name is placed above its marks."""
 _MOST_NAME = 220.0
 _TRACK, _ROW_GAP = 13.0, 6.0
 Key = Sequence[tuple[str, str]]
@@ -30,7 +30,7 @@ def chart(plot: Plot, key: Key, width: float) -> Element:
 
     Args:
         plot: The figure.
-        key: What its marks mean; the order decides which part of a bar has which hatch.
+        key: The meanings of its marks; their order decides the hatches of the parts of a bar.
         width: The width, in units of the drawing.
     """
     is_narrow = width < _NARROW

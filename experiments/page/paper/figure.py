@@ -15,7 +15,7 @@ from samestep.experiments.page.paper.pdf import pdf_of
 WIDTH = 760.0
 """On a screen."""
 COLUMN, PAGE = 3.3, 6.9
-"""Inches: the widths of a column and of a page of a paper that has two columns."""
+"""The widths in inches of a column and of a page of a paper with two columns."""
 KINDS = (".svg", ".pdf")
 
 
@@ -24,8 +24,8 @@ class Figure:
     """A figure.
 
     Attributes:
-        draw: Lays it out in so many units of a drawing.
-        is_fixed: Whether it has one layout, which only fits a whole page.
+        draw: Lays it out for a width in units of a drawing.
+        is_fixed: Whether it has a single layout, which only fits a whole page.
     """
 
     draw: Callable[[float], Element]
@@ -38,12 +38,12 @@ class Figure:
         """Writes it as SVG, which brings its own colours for light and dark, or as PDF; returns the file.
 
         Args:
-            path: The file; its ending says which.
-            inches: How wide it is on paper, where text is set at 8 points: 3.3 is a column, 6.9 a page of two columns. Without
+            path: The file, whose suffix decides the format.
+            inches: The width on paper, where text is set at 8 points: 3.3 for a column, 6.9 for a page of two columns. Without
                 it, a PDF is as wide as a page, and SVG as a screen.
 
         Raises:
-            ConfigError: The ending is neither `.svg` nor `.pdf`, or the width is not positive.
+            ConfigError: The suffix is neither `.svg` nor `.pdf`, or the width is not positive.
         """
         path = Path(path)
         if path.suffix not in KINDS:

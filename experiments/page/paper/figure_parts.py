@@ -17,11 +17,11 @@ SWATCH = 14.0
 
 
 _WIDEST = 1.18
-"""How much wider than Helvetica the fonts are that a viewer of SVG may take in its place, such as DejaVu Sans."""
+"""How much wider than Helvetica a substitute font of an SVG viewer may be, such as DejaVu Sans."""
 
 
 def room_for(words: str, size: float, is_bold: bool = False) -> float:
-    """Returns how much room to leave for a line of text, in whichever font it is shown.
+    """Returns how much room to leave for a line of text in any font.
 
     Args:
         words: The text.
@@ -32,11 +32,11 @@ def room_for(words: str, size: float, is_bold: bool = False) -> float:
 
 
 def broken(name: str, room: float) -> list[str]:
-    """Breaks the name of a row between its options where it is too long for a line.
+    """Breaks the name of a row between its options if it is too long for a line.
 
     Args:
         name: As in `torch:hybrid+mesh=pipe=2,tensor=2`.
-        room: How wide a line may be.
+        room: The largest width of a line.
     """
     lines = [""]
     for part in re.split(r"(?=[+ ])", name):
@@ -50,14 +50,14 @@ def broken(name: str, room: float) -> list[str]:
 def draw_key(
     root: Element, items: Sequence[tuple[str, str]], y: float, width: float, swatch: Callable[[str, float, float], None]
 ) -> float:
-    """Draws what marks mean, in as many lines as it takes; returns where the next thing may stand.
+    """Draws the meanings of marks, in as many lines as necessary; returns where the next element can be placed.
 
     Args:
         root: The drawing.
         items: The kind of each mark, and its meaning.
         y: The middle of the first line.
         width: The width of the drawing.
-        swatch: Draws a mark of a kind; it is given its left edge and its middle.
+        swatch: Draws a mark of a kind, given its left edge and its middle.
     """
     x = 0.0
     if any(SWATCH + 6 + room_for(meaning, SMALL) > width for _, meaning in items):
@@ -78,8 +78,8 @@ def draw_axis(root: Element, axis: AxisScale, unit: str, frame: tuple[float, flo
     Args:
         root: The drawing.
         axis: The axis.
-        unit: What stands below it.
-        frame: Its left end, its right end, and its height.
+        unit: The unit below it.
+        frame: Its left end, its right end, and its vertical position.
     """
     left, right, y = frame
     stroke(root, "line", [(left, y), (right, y)])

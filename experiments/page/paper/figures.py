@@ -19,7 +19,7 @@ from samestep.experiments.page.timing import step_parts
 from samestep.experiments.printing.picture import file_name
 
 NAMES = ("tradeoff", "speed", "time", "memory", "sent", "losses", "deviations", "scaling")
-"""The figures of a comparison; a report has the anatomy and the timeline of each row beside them."""
+"""The figures of a comparison; a report also has the anatomy and the timeline of each row."""
 
 
 def plot(found: Comparison, name: str) -> Figure:
@@ -43,11 +43,11 @@ def plot(found: Comparison, name: str) -> Figure:
 
 
 def write_figures(loaded: Loaded, folder: Path) -> int:
-    """Writes every figure as SVG and PDF, as wide as a column and as a page; returns how many files that are.
+    """Writes every figure as SVG and PDF, in the widths of a column and of a page; returns the number of files.
 
     Args:
-        loaded: What they are about.
-        folder: Where they go; it is made if it is not there.
+        loaded: The contents of the report.
+        folder: The folder, which is made if it does not exist.
 
     Raises:
         ConfigError: The folder cannot be written.

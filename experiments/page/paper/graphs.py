@@ -1,4 +1,4 @@
-"""Draws curves in a frame with two axes, as the page shows them, at any width."""
+"""Draws curves in a frame with two axes as on the page, at any width."""
 
 from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
@@ -17,7 +17,7 @@ def graph(panel: Panel, title: str, key: Sequence[tuple[str, str]], width: float
 
     Args:
         panel: The panel.
-        title: What it is about.
+        title: Its title.
         key: The kinds of its curves, as in the style sheet, with their meanings.
         width: The width, in units of the drawing.
     """

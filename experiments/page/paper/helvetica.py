@@ -1,4 +1,4 @@
-"""How wide text is in Helvetica, which every PDF viewer has.
+"""The width of text in Helvetica, which every PDF viewer has.
 
 Reference: Adobe's font metrics of the fourteen fonts that PDF 1.7 (ISO 32000-1, 9.6.2.2) asks of every viewer.
 """
@@ -14,11 +14,11 @@ _BOLD = """278 333 474 556 556 889 722 238 333 333 389 584 278 333 278 278 556 5
 389 584"""
 _WIDTHS = [[int(width) for width in text.split()] for text in (_REGULAR, _BOLD)]
 _OTHER = 584
-"""The width of what is not ASCII, such as a multiplication sign."""
+"""The width of a character that is not ASCII, such as a multiplication sign."""
 
 
 def text_width(words: str, size: float, is_bold: bool = False) -> float:
-    """Returns how wide a line of text is, in the unit of its size.
+    """Returns the width of a line of text, in the unit of its size.
 
     Args:
         words: The text.

@@ -7,15 +7,15 @@ from samestep.common.workload.declaration import BUILDERS
 from samestep.experiments.page.drawings.svg import put, stroke
 
 SIZE = 4.5
-"""From the middle of a point to its edge."""
+"""The distance from the middle of a point to its edge."""
 HATCHES = ("", "/", "\\", "|", "-", "x")
-"""What parts of a bar are covered with, in their order."""
+"""The hatches of the parts of a bar, in their order."""
 _APART = 5.0
-"""Between two lines of a hatch."""
+"""The distance between two lines of a hatch."""
 
 
 def point(parent: Element, framework: str, x: float, y: float) -> None:
-    """Adds the point of a row: a circle, a square, or a diamond for what is of no framework.
+    """Adds the point of a row: a circle, a square, or a diamond if it belongs to no framework.
 
     Args:
         parent: The parent of the shape.
@@ -53,7 +53,7 @@ def bar(parent: Element, color: str, hatch: str, box: tuple[float, float, float,
         color: The name of its variable in the style sheet, without the hyphens.
         hatch: One of HATCHES.
         box: Its left edge, its upper edge, its width and its height.
-        **data: Further attributes, such as the number that it stands for.
+        **data: Further attributes, such as the number that it represents.
     """
     x, y, width, height = box
     put(parent, "rect", style=f"fill:var(--{color})", x=x, y=y, width=width, height=height)

@@ -1,7 +1,7 @@
 """Writes a drawing as a PDF of one page that is as large as the drawing: real text, no picture, no other package.
 
-What drawings consist of is all that it knows: rectangles, circles, straight paths and lines of text in groups, which
-`drawings.svg` makes. Text is Helvetica, which every viewer has, so no font is embedded.
+It supports only the elements of drawings, which `drawings.svg` makes: rectangles, circles, straight paths and lines of text in
+groups. Text is Helvetica, which every viewer has, so no font is embedded.
 
 Reference: PDF 1.7 (ISO 32000-1): 7.5 for the file, 8.5 for paths, 9.4 for text.
 """
@@ -19,7 +19,7 @@ _CURVE = 0.5523
 """How far the handles of a Bezier curve are from its ends, in radii, for a quarter of a circle."""
 _STEP = re.compile(r"([MLHVZhvz])([^MLHVZhvz]*)")
 _SPELLED = str.maketrans({"→": "->", "≤": "<=", "≥": ">=", "−": "-", "✓": "yes", "✗": "no"})
-"""What the encoding of the fonts does not have."""
+"""Replacements of characters that the encoding of the fonts does not have."""
 _ANCHORS = {"end": 1.0, "middle": 0.5}
 
 
@@ -28,7 +28,7 @@ def pdf_of(root: Element, inches: float) -> bytes:
 
     Args:
         root: A drawing.
-        inches: How wide it is on paper; its height follows. A letter that no font of Western Europe has becomes a question
+        inches: The width on paper; the height follows from it. A character outside of Western European fonts becomes a question
             mark.
     """
     width, height = (float(root.get(name, "0")) for name in ("width", "height"))

@@ -1,4 +1,4 @@
-"""What the style sheets say of a drawing's elements, on white paper: for what has no browser to ask."""
+"""The styles of a drawing's elements on white paper, for code without a browser."""
 
 import functools
 import re
@@ -43,7 +43,7 @@ def style_of(element: Element, around: Set[str] = frozenset()) -> dict[str, str]
 
     Args:
         element: A part of a drawing.
-        around: The classes of what it is in, which it inherits from.
+        around: The classes of the elements around it, from which it inherits.
     """
     own = {element.tag, *around, *element.get("class", "").split()}
     found = dict(element.attrib)

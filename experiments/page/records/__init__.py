@@ -1,1 +1,1 @@
-"""The page of `samestep report` on records: one, or two that are held against each other."""
+"""The page of `samestep report` on one record, or on two that are compared."""

@@ -1,4 +1,4 @@
-"""What the page on records shows: read once, a step at a time, and nothing is run."""
+"""What the page on records shows, read once, one step at a time, without running anything."""
 
 import dataclasses
 import math
@@ -38,13 +38,13 @@ class ShownTensor:
 
     @property
     def norm(self) -> float:
-        """The estimated norm in A; that in B if it is zero there."""
+        """The estimated norm in A; that in B if the one in A is zero."""
         norms = [math.sqrt(float(np.mean(each**2))) for each in (self.one, self.other)]
         return norms[0] or norms[1]
 
     @property
     def is_rounding(self) -> bool:
-        """Whether all that it holds in both is rounding of larger numbers, as the gradient of a key bias."""
+        """Whether everything that it holds in both is rounding of larger numbers, as in the gradient of a key bias."""
         return self.norm <= THRESHOLD * self.rounding and not self.differs
 
     @property
@@ -65,7 +65,7 @@ class GatheredPair:
     """Two records.
 
     Attributes:
-        found: What is said of them.
+        found: The records and the verdict.
         losses: The loss of each step, of A and of B.
         times: What is compared -> at each step, the largest difference as a multiple of what rounding makes.
         step: The step whose tensors are shown: the first that differs, or the one that differs most.
@@ -94,7 +94,7 @@ class GatheredRecord:
         run: The run.
         directory: Its directory.
         losses: The loss of each step.
-        norms: The norm of all gradients, at each step that was looked at.
+        norms: The norm of all gradients, at each step whose tensors were recorded.
         rates: The learning rate of each step.
     """
 
@@ -124,10 +124,10 @@ def gather_record(run: RecordedRun, directory: Path) -> GatheredRecord:
 
 
 def gather_pair(a: Reruns, b: Reruns) -> GatheredPair:
-    """Reads two records. Reruns that are kept in A are the yardstick.
+    """Reads two records; the reruns that are kept in A are the yardstick.
 
     Args:
-        a: The record that the other is held against.
+        a: The record that the other is compared with.
         b: The other.
 
     Raises:

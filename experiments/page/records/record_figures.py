@@ -11,11 +11,11 @@ from samestep.experiments.page.curves import Panel, Place, curve, dot, thin
 from samestep.experiments.page.records.gathered import GatheredPair, GatheredRecord, ShownTensor
 
 GREY, FIRST, SECOND, *_ = FRAMEWORKS
-"""The colours of the page, by what has them elsewhere."""
+"""The colours of the page, by their use elsewhere."""
 KINDS = {"A": GREY, "B": FIRST, "loss": GREY, "gradient": FIRST, "weight": SECOND}
-"""What is drawn -> its class in the style sheet."""
+"""Name of a curve -> its class in the style sheet."""
 MOST_TENSORS = 40
-"""On a panel of projections; those that differ come first."""
+"""The most tensors on a panel of projections; those that differ come first."""
 _LEAST_TIMES = 1e-2
 
 
@@ -24,7 +24,7 @@ class RecordFigure:
     """A figure of records.
 
     Attributes:
-        title: What stands above it.
+        title: The title above it.
         meaning: How it is read.
         key: The class of each mark, and its meaning.
         panel: The figure itself.
@@ -37,7 +37,7 @@ class RecordFigure:
 
     @property
     def alt(self) -> str:
-        """What it shows, for those who do not see it."""
+        """What it shows, for readers who cannot see it."""
         return self.panel.alt
 
 
@@ -121,7 +121,7 @@ def projection_figure(pair: GatheredPair) -> RecordFigure | None:
 
 
 def most_telling(tensors: Sequence[ShownTensor]) -> list[ShownTensor]:
-    """Returns the tensors that are drawn, in the order of the model: those that differ, then others, as far as there is room."""
+    """Returns the tensors that are drawn, in the order of the model: those that differ, then others if there is room."""
     there = [each for each in tensors if each.norm]
     order = sorted(range(len(there)), key=lambda number: (not there[number].differs, number))[:MOST_TENSORS]
     return [there[number] for number in sorted(order)]

@@ -1,1 +1,1 @@
-"""What the seconds of steps go to: parts of each row's step, and the sentences on them."""
+"""How the seconds of steps are spent: the parts of each row's step, and the sentences about them."""

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: one stacked bar a row, all on one scale, and why a row is slow in a sentence."""
+"""The section on how the time of a step is spent: one stacked bar for each row on one scale, and why rows are slow."""
 
 import itertools
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _SLOWER = 1.5
 """The least multiple of the fastest row's step that gets a sentence."""
 _MOST_SAID = 4
 _LEAST_SHARE = 0.1
-"""Of a step, for a part to be named."""
+"""The least share of a step for a part to be named."""
 _NAMES = dict(zip(PARTS, STEP_PARTS, strict=True))
 
 
@@ -86,7 +86,7 @@ def _marks(axis: AxisScale, result: RunResult) -> list[Mark]:
 
 
 def parts_of(result: RunResult) -> dict[str, float]:
-    """Returns the seconds of each part of a step by its name, in the order of the bar; nothing where nobody told them apart.
+    """Returns the seconds of each part of a step by name, in the order of the bar; empty if they were not told apart.
 
     Args:
         result: The result of a run.
@@ -111,7 +111,7 @@ def shares(result: RunResult, most: int) -> str:
 
     Args:
         result: The result of a run.
-        most: How many are named, of those that are not small.
+        most: The most parts that are named; small ones are not.
     """
     parts = parts_of(result)
     whole = sum(parts.values())
@@ -122,10 +122,10 @@ def shares(result: RunResult, most: int) -> str:
 
 
 def sentences(facet: Facet) -> list[str]:
-    """Returns why the slowest rows are slow; nothing of those that may be as fast as the fastest one.
+    """Returns why the slowest rows are slow, except those that may be as fast as the fastest one.
 
     Args:
-        facet: The rows. The oracle is no strategy, and left out.
+        facet: The rows; the oracle, which is not a strategy, is left out.
     """
     timed = [
         (result.step_seconds_median, entry, result)

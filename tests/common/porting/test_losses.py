@@ -15,7 +15,7 @@ WEIGHTS = np.array([1.0, 2.0, 0.5, 1.5])
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (OWN * WEIGHTS[TARGETS], "classes have other weights: in {b} the loss is 1 times that of class 0, 2 times"),
+        (OWN * WEIGHTS[TARGETS], "classes have different weights: in {b} the loss is 1 times that of class 0, 2 times"),
         (OWN * (TARGETS != 0), "{b} leaves out the targets that are 0"),
         (OWN * (1 - np.exp(-OWN)) ** 2, "the loss is focal in {b}, with a gamma of 2"),
         (OWN + 1e-3 * special.logsumexp(OUTPUTS, -1) ** 2, "{b} adds 0.001 times the square of the logarithm"),

@@ -218,7 +218,7 @@ def test_momentum_follows_a_schedule_otherwise() -> None:
     sides = [dataclasses.replace(trace(side), rates=(0.5, 0.25, 0.125), optimizer=held) for side in ("torch", "tf")]
     sides[1] = dataclasses.replace(sides[1], losses=(1.5, 1.25, 1.125))
     found = judge_port(case(torch=sides[0], tf=sides[1]))
-    assert found.cause.startswith("the rates are the same, and momentum follows them otherwise: torch multiplies")
+    assert found.cause.startswith("the rates are the same, and momentum follows them differently: torch multiplies")
 
 
 def test_epsilon_under_a_root_and_after_it() -> None:

@@ -234,7 +234,7 @@ def test_what_is_damaged_is_left_out_and_what_is_of_another_run_is_refused(launc
     with pytest.raises(ConfigError, match=r"step-000018-2 is of another run than config.json above it; move it away\."):
         newest_of(out, digest_program(other, launch))
     (out / METRICS).write_text((out / METRICS).read_text().replace('"losses": [', '"losses": [1'))
-    with pytest.raises(ConfigError, match=r"has not the losses that lead to .*; start another run\."):
+    with pytest.raises(ConfigError, match=r"does not have the losses that lead to .*; start another run\."):
         launcher.run(run, launch, resume=out)
 
 
@@ -268,7 +268,7 @@ def test_what_is_neither_is_refused(text: str) -> None:
     ("made", "told"),
     [
         ([], "it holds no run; name a directory with a config.json."),
-        (["config.json", "result.json"], "it holds a finished run; --start-from goes on from where it ended."),
+        (["config.json", "result.json"], "it holds a finished run; --start-from continues from where it ended."),
     ],
 )
 def test_only_a_run_that_was_cut_off_is_gone_on_with(tmp_path: Path, made: list[str], told: str) -> None:

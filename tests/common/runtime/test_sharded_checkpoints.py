@@ -102,11 +102,11 @@ DAMAGE = {
     ),
     "a torn file": (
         lambda path: (path / name_of(1)).write_bytes((path / name_of(1)).read_bytes()[:100]),
-        r"state-rank-1\.npz has not the digest that commit\.json says",
+        r"state-rank-1\.npz does not have the digest that commit\.json says",
     ),
     "a changed byte": (
         lambda path: (path / name_of(1)).write_bytes((path / name_of(1)).read_bytes()[:-1] + b"x"),
-        r"state-rank-1\.npz has not the digest that commit\.json says",
+        r"state-rank-1\.npz does not have the digest that commit\.json says",
     ),
     "a torn commit": (
         lambda path: (path / COMMIT).write_text((path / COMMIT).read_text()[:-9]),

@@ -66,14 +66,14 @@ wrong("smoothing", "points", *plain, "label smoothing", **losses({"smoothing": 0
 right("smoothed", "points", *plain, **losses({"smoothing": 0.1}, {"smoothing": 0.1}))
 wrong("loss", "points", *plain, "is 0.5 times", **losses({}, {"factor": 0.5}))
 WEIGHED = {"loss": {"torch": part(torch_weighed, weights=(1.0, 2.0, 0.5)), "tf": tf_cross}, "metric": "loss"}
-wrong("class weights", "points", *plain, "classes have other weights", **WEIGHED)
+wrong("class weights", "points", *plain, "classes have different weights", **WEIGHED)
 FOCAL = {"loss": {"torch": part(torch_weighed, gamma=2.0), "tf": tf_cross}, "metric": "loss"}
 wrong("focal", "points", *plain, "the loss is focal in torch, with a gamma of 2", **FOCAL)
 PACED = {"kind": "SGD", "decay": 0.9}
 right("schedule", "points", *plain, **optimizers(PACED, PACED))
 wrong("no schedule", "points", *plain, "the learning rate of step 2", **optimizers(PACED, {"kind": "SGD"}))
 MOVING = {**PACED, "momentum": 0.5}
-wrong("convention", "points", *plain, "momentum follows them otherwise", **optimizers(MOVING, MOVING))
+wrong("convention", "points", *plain, "momentum follows them differently", **optimizers(MOVING, MOVING))
 ROOT = {"kind": "RMSprop", "alpha": 0.9, "eps": 1e-3}, {"kind": "RMSprop", "rho": 0.9, "epsilon": 1e-3}
 wrong("root", "points", *plain, "adds epsilon under the root", **optimizers(*ROOT))
 right("adam", "points", *plain, accept=("epsilon",), **optimizers({}, {"epsilon": 1e-8}))

@@ -3,4 +3,4 @@
 from samestep.common.reference.mutants import Mutant, mistakes_below
 
 MISTAKES: tuple[Mutant, ...] = mistakes_below(__name__, __path__)
-"""Of every feature, in the order of their names."""
+"""The mistakes of every feature, in the order of their names."""

@@ -43,7 +43,7 @@ def with_keys(keys_of: Callable[[np.ndarray, int], np.ndarray], program: Trainin
 
 
 def unscaled_dropout(program: TrainingProgram, context: Context) -> bool:
-    """Keeps what it keeps as it is, not times 1 / (1 - rate).
+    """Does not multiply the kept elements by 1 / (1 - rate).
 
     Args:
         program: The program to be made wrong.

@@ -77,7 +77,7 @@ def dropped_tokens(layer: Experts, context: Context) -> None:
 
 
 def router_gradient_halved(layer: Experts, context: Context) -> None:
-    """Halves the gradient that a router has from the weights of its experts.
+    """Halves the gradient that a router gets from the weights of its experts.
 
     Args:
         layer: To be made wrong.
@@ -88,7 +88,7 @@ def router_gradient_halved(layer: Experts, context: Context) -> None:
 
 
 def weights_not_normalised(layer: Experts, context: Context) -> None:
-    """Weights experts by their probabilities as they are.
+    """Weights experts by their probabilities without normalising these.
 
     Args:
         layer: To be made wrong.
@@ -119,11 +119,11 @@ def balance_times_top_k(layer: Experts, context: Context) -> None:
 
 
 def expert_gradients_over_replicas(program: TrainingProgram, context: Context) -> bool:
-    """Takes the mean of the gradients of experts over the ranks that have them, of which there is one, not over all ranks.
+    """Averages the gradients of experts over the ranks that have them, which is one, instead of over all ranks.
 
     Args:
         program: The program to be made wrong.
-        context: Has the number of ranks.
+        context: Holds the number of ranks.
     """
     experts = (expert for mixture in layers_of(program, Experts) for expert in mixture.experts)
     names, count = {name for expert in experts for name in expert.names}, context.devices

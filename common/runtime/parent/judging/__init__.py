@@ -1,1 +1,1 @@
-"""What the launcher asks about a run that ended: its reference, its curve, its verdict."""
+"""What the launcher determines about a run that ended: its reference, its curve, its verdict."""

@@ -1,4 +1,4 @@
-"""A cache of directories with a limit: what has not been used for longest goes first, what is in use stays."""
+"""A cache of directories with a limit: the least recently used are removed first, and those in use stay."""
 
 import contextlib
 import dataclasses
@@ -13,9 +13,9 @@ from samestep.common.files.removing import bytes_below, discard_all, find_writte
 from samestep.common.files.writing import reopen
 
 LIMIT_BYTES = 2**30
-"""Of the oracle's curves. An entry in use is not evicted, so a single one may be larger."""
+"""The most bytes of the oracle's curves. An entry in use is not evicted, so a single one may be larger."""
 LOCK = "lock"
-"""A file to lock: on a network's disk a directory cannot be locked."""
+"""A file to lock: on a network file system a directory cannot be locked."""
 _KEY = re.compile("[0-9a-f]{24}")
 _HELD: list[int] = []
 """The open lock of the entry that this process uses."""
@@ -23,7 +23,7 @@ _HELD: list[int] = []
 
 @dataclasses.dataclass(frozen=True)
 class CacheEntry:
-    """Something of ours that is kept on disk.
+    """Something that samestep keeps on disk.
 
     Attributes:
         path: A file or a directory.
@@ -37,7 +37,7 @@ class CacheEntry:
 
 
 def find_entries(directories: Iterable[Path]) -> list[CacheEntry]:
-    """Looks at directories, the least recently used first; those that vanish meanwhile are left out."""
+    """Lists directories, the least recently used first; those that vanish meanwhile are left out."""
     found = []
     for path in directories:
         with contextlib.suppress(OSError):
@@ -54,7 +54,7 @@ def hold(path: Path) -> bool:
     """Marks an entry as used now, and keeps it from eviction until this process holds another one or ends.
 
     Returns:
-        Whether it is there.
+        Whether the entry exists.
     """
     while _HELD:
         os.close(_HELD.pop())
@@ -69,11 +69,11 @@ def evict(folder: Path, limit: int = LIMIT_BYTES) -> list[CacheEntry]:
     """Removes entries of a cache until the others fit into a limit; those that a process holds stay.
 
     Args:
-        folder: Holds one directory for each entry.
+        folder: The folder that holds one directory for each entry.
         limit: The limit, in bytes.
 
     Returns:
-        What was removed.
+        The entries that were removed.
     """
     removed = []
     with contextlib.suppress(OSError, WorkerFailed), _locked(folder, fcntl.LOCK_EX):  # one process at a time

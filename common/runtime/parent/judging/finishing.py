@@ -1,4 +1,4 @@
-"""Turns what the processes of a run left into its result, with the verdict."""
+"""Turns the files that the processes of a run left into its result, with the verdict."""
 
 import contextlib
 import dataclasses
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A run whose processes are done, and what its verdict may use beside the files that they left.
+    """A run whose processes have ended, and what its verdict may use besides the files that they left.
 
     Attributes:
         directory: The directory of the run.
@@ -46,9 +46,9 @@ class Finished:
         launch: How it was started.
         seconds: What the run took, from the command to its end.
         alone: Takes the steps of the reference.
-        rerun: Takes steps of the run again, or of one like it; None where that cannot be done.
-        ask: (launch, run, steps) -> the port of a model, as `AskPort` has it; None likewise.
-        hosts: What each host is that an engine started its processes on, as `read_hosts` has it.
+        rerun: Repeats steps of the run, or of one like it; None if that is not possible.
+        ask: (launch, run, steps) -> the port of a model, as in `AskPort`; None if that is not possible.
+        hosts: The hosts on which an engine started its processes, as `read_hosts` returns them.
     """
 
     directory: Path
@@ -159,10 +159,10 @@ def _naming(run: Run) -> "Callable[[Mapping[str, np.ndarray]], Mapping[str, np.n
 
 @dataclasses.dataclass(frozen=True)
 class LaunchedRerun:
-    """Takes steps again as a launcher does.
+    """Repeats steps as a launcher does.
 
     Attributes:
-        execute: The launcher's.
+        execute: The launcher's `execute`.
         scratch: The folder for its directories.
         launch: How the judged run was started.
         environment: Added to every process's.
@@ -178,7 +178,7 @@ class LaunchedRerun:
 
         Args:
             run: The run.
-            start: The state that it continues, or its first weights.
+            start: The state from which it continues, or its initial weights.
         """
         with tempfile.TemporaryDirectory(dir=self.scratch) as folder:
             directory, launch = Path(folder, "run"), self.launch.untraced

@@ -1,7 +1,7 @@
-"""The oracle's curves: its losses and its state, taken as far as there is time for, and kept between commands.
+"""The oracle's curves: its losses and its state, computed as far as time allows, and kept between commands.
 
-A kept curve is a directory `KEY/STEP` of the cache, with the files of a run directory. The key is made of everything that
-decides the numbers. The number of steps decides none of them, so a later run continues where an earlier one stopped.
+A kept curve is a directory `KEY/STEP` of the cache, with the files of a run directory. The key is made from everything that
+affects the numbers. The number of steps does not, so a later run continues where an earlier one stopped.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from samestep.common.workload import code
 from samestep.common.workload.data.dataset import cache_directory, make_cache_directory
 
 LEAST_STEPS = 20
-"""How many steps are judged however long the oracle takes; fewer are not worth another start of it."""
+"""How many steps are judged no matter how long the oracle takes; fewer are not worth starting it."""
 CUT = ".cut"
 """Ends the name of a curve that stopped for lack of time; it is removed once a longer one is kept."""
 
@@ -48,14 +48,14 @@ def reach_curve(
     rerun: Rerun,
     names: Collection[str] = (),
 ) -> Curve:
-    """Takes the oracle towards the last step of a run, on from the longest curve that is kept.
+    """Takes the oracle towards the last step of a run, continuing the longest curve that is kept.
 
     Args:
-        run: The oracle's.
+        run: The oracle's run.
         launch: Names the state that it continues.
-        measured: What the run that is judged measured: its first step and its data.
-        budget_seconds: How long the oracle may take beyond LEAST_STEPS. Infinity takes it to the last step itself, where
-            its weights are known; otherwise a curve that goes beyond the last step will do.
+        measured: The measurements of the judged run: its first step and its data.
+        budget_seconds: How long the oracle may take beyond LEAST_STEPS. With infinity, the curve ends exactly at the last step,
+            so the weights there are known; otherwise a curve beyond the last step is enough.
         rerun: Takes its steps.
         names: The arrays to read of a kept state that is not continued, as `read_state` takes them.
     """
@@ -95,7 +95,7 @@ def _joined(begun: Curve, more: Curve) -> Curve:
 
 
 def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
-    """Returns where the curves of one oracle are kept: named by everything that decides its numbers, its own code included.
+    """Returns where the curves of one oracle are kept: named by everything that affects its numbers, including its own code.
 
     Args:
         run: The oracle's.
@@ -133,7 +133,7 @@ def _source_digest() -> str:
 
 
 def sources() -> list[Path]:
-    """Returns the files of ours that decide what the oracle computes."""
+    """Returns our files that affect what the oracle computes."""
     common = Path(__file__).parents[3]
     folders = (common / name for name in ("features", "reference", "techniques", "workload"))
     return sorted([*common.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))])
@@ -183,11 +183,11 @@ def read_curve(directory: Path, names: Collection[str] = ()) -> Curve:
 
 
 def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
-    """Puts a curve into the cache, whole or not at all; a cache that cannot be written costs time only.
+    """Puts a curve into the cache, completely or not at all; a cache that cannot be written only costs time.
 
     Args:
-        curve: What the oracle did.
-        run: The oracle's; the curve may end before its last step.
+        curve: The curve.
+        run: The oracle's run; the curve may end before its last step.
         launch: How it was started.
         folder: From `curve_folder`.
     """

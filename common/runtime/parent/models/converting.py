@@ -1,4 +1,4 @@
-"""Takes a checkpoint along: weights of one model in the other's own format, by what comparing the two has proven."""
+"""Converts a checkpoint: writes the weights of one model in the other's own format, as comparing the two has shown."""
 
 import dataclasses
 import shutil
@@ -25,16 +25,16 @@ from samestep.common.workload.models.layer import LayerTensor
 
 _NO_WEIGHTS = "num_batches_tracked"
 _ENDS = {conventions(side).followed: end for end, side in enumerate(SIDES)}
-"""What the weights are written for -> its place in `SIDES`."""
+"""The framework that the weights are written for -> its place in `SIDES`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightsFile:
-    """A checkpoint that is taken along, if two implementations turn out to be the same model.
+    """A checkpoint that is converted if two implementations turn out to be the same model.
 
     Attributes:
         path: Where it is: a `.safetensors` file by the names of its model's parameters, or what Keras' `save_weights` wrote.
-        to: What it is written for: "torch" or "keras".
+        to: The framework that it is converted for: "torch" or "keras".
     """
 
     path: Path
@@ -47,23 +47,23 @@ class WeightsFile:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What these two are called."""
+        """The names of these two frameworks."""
         start, end = (conventions(SIDES[place]).followed for place in self.sides)
         return start, end
 
     @property
     def made(self) -> tuple[Path, Path]:
-        """The file with the other's weights, beside it, and the one that says which weight became which."""
+        """The file with the converted weights, beside the checkpoint, and the one that says which weight became which."""
         start, end = (conventions(SIDES[place]) for place in self.sides)
         old = next(each for each in start.read_suffixes if self.path.name.endswith(each))
         name = self.path.name.removesuffix(old) + end.weights_suffix
         return self.path.with_name(name), self.path.with_name(name).with_suffix(".json")
 
     def check(self) -> None:
-        """Refuses a checkpoint that nothing can be made of.
+        """Refuses a checkpoint that cannot be converted.
 
         Raises:
-            ConfigError: The checkpoint is no such file, or there is a file already.
+            ConfigError: The checkpoint is no such file, or the converted file exists already.
         """
         if self.to not in _ENDS:
             raise unknown("framework", self.to, _ENDS, "It stands in --to.")
@@ -144,13 +144,13 @@ def _ask(folder: Path, side: int, task: str, server: Servers, checkpoint: str = 
 
 
 def manifest(case: PortCase, verdict: PortVerdict, checkpoint: WeightsFile, unused: Sequence[str]) -> dict[str, object]:
-    """Returns what says which weight became which.
+    """Returns the manifest that says which weight became which.
 
     Args:
         case: Both implementations.
         verdict: The verdict of these.
-        checkpoint: Where the weights come from.
-        unused: What stands there that belongs to no parameter of its model.
+        checkpoint: The checkpoint that the weights come from.
+        unused: Its entries that belong to no parameter of its model.
     """
     (start, end), (owner, taker) = checkpoint.sides, checkpoint.names
     pairs = [

@@ -1,4 +1,4 @@
-"""Has a worker describe the user's model: the parent itself never imports their file."""
+"""Makes a worker describe the user's model, since the parent never imports the user's file."""
 
 import tempfile
 import time
@@ -25,14 +25,14 @@ def describe(config: RunConfig, scratch: Path, server: Servers) -> str:
 
     Args:
         config: Names the model, the data and the seed.
-        scratch: Where the description may go.
+        scratch: The folder in which the description may be made.
         server: Finds the fork server.
 
     Returns:
         The folder of the description.
 
     Raises:
-        ConfigError: The file, the model or the data are not what they have to be, end the process, or take too long.
+        ConfigError: The file, the model or the data are invalid, end the process, or take too long.
     """
     directory = Path(tempfile.mkdtemp(dir=scratch, prefix="model-"))
     ask_description(directory, config)
@@ -41,7 +41,7 @@ def describe(config: RunConfig, scratch: Path, server: Servers) -> str:
 
 
 def ask_description(directory: Path, config: RunConfig) -> None:
-    """Writes what asks a worker for a description.
+    """Writes the request for a description.
 
     Args:
         directory: Where the description will be.
@@ -64,7 +64,7 @@ def ask_description(directory: Path, config: RunConfig) -> None:
 
 
 def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> None:
-    """Has workers do what directories ask for, side by side.
+    """Runs workers that do what directories request, in parallel.
 
     Args:
         tasks: Directory -> framework.
@@ -72,7 +72,7 @@ def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> 
         server: Finds the fork servers.
 
     Raises:
-        ConfigError: The first error among them: what a file says is wrong, or that its process crashed or took too long.
+        ConfigError: The first error among them: an invalid file, or a process that crashed or took too long.
     """
     clients = {framework: server(framework, config.threads, config.timeout_seconds) for framework in tasks.values()}
     started = {}

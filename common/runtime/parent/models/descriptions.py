@@ -1,4 +1,4 @@
-"""The descriptions and ports of the user's models, each made once for all the runs of a command, and what the models import."""
+"""Descriptions and ports of the user's models, each made once for all the runs of a command, and what the models import."""
 
 import contextlib
 import dataclasses
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 2**24
 _DECIDE = ("model", "data", "seed", "batch_size", "optimizer", "learning_rate", "timeout_seconds")
-"""What of a run's request a port has as well."""
+"""The fields of a run's request that a port has as well."""
 
 
 class Descriptions:
-    """Has workers describe models, and keeps what they found or why they could not, and what the models import.
+    """Makes workers describe models, and keeps the descriptions or errors, and what the models import.
 
-    Fork servers import it once, where each worker would import it again.
+    Fork servers import that once, instead of each worker again.
     """
 
     def __init__(self, scratch: Path, server: Servers) -> None:
@@ -49,7 +49,7 @@ class Descriptions:
         """Describes the model that a request names, as `Launcher.describe` does.
 
         Args:
-            config: Names a model that nobody described yet.
+            config: Names a model that was not described yet.
         """
         assert config.model is not None
         key = (config.framework, config.model, config.data, config.seed)
@@ -77,11 +77,11 @@ class Descriptions:
         return found
 
     def serve(self, run: Run, choose: Callable[[], ForkClient]) -> ForkClient:
-        """Returns a fork server that has imported what the model of a run does, as far as that is safe.
+        """Returns a fork server that has imported what the model of a run imports, as far as that is safe.
 
         Args:
             run: What is to be run.
-            choose: Finds the server, or starts another one if the last is gone.
+            choose: Finds the server, or starts another one if the last one has ended.
         """
         server, key = choose(), (run.framework, run.workload.model.facts.source)
         if (imports := self._imports.get(key)) is not None:
@@ -95,7 +95,7 @@ class Descriptions:
 
 
 class Ports:
-    """Holds the two models of a run's file against each other, once for all the runs of a command."""
+    """Compares the two models of a run's file, once for all the runs of a command."""
 
     def __init__(self, port: Callable[[RunConfig], "PortedModel"]) -> None:
         """Asks nothing yet.
@@ -107,11 +107,11 @@ class Ports:
         self._found: dict[tuple[object, ...], PortedModel | None] = {}
 
     def ask(self, launch: Launch, run: Run, steps: int) -> "PortedModel | None":
-        """Finds out whether the two are the same model, with the curve that a run takes; None if that fails.
+        """Finds whether the two are the same model, with the curve of a run; None if that fails.
 
         Args:
             launch: Names the model and the data.
-            run: Says the batches, the optimizer and its rate.
+            run: Determines the batches, the optimizer and its rate.
             steps: The steps of the curve.
         """
         own = as_config(run, launch)

@@ -1,4 +1,4 @@
-"""Runs two implementations of a model from the same weights and reads what each computed."""
+"""Runs two implementations of a model from the same weights and compares what each computed."""
 
 import dataclasses
 import functools
@@ -24,21 +24,22 @@ from samestep.common.workload.models.dtypes import note_on_dtypes
 from samestep.common.workload.optimizers.table import DEFAULT, optimizer_named
 
 Trace = Callable[[dict[Path, str]], None]
-"""(folder -> framework): traces what each folder asks for."""
+"""({folder: framework}) -> None: traces what each folder requests."""
 SIDES = BUILDERS
-"""The framework that has the weights, and that which gets them."""
+"""The framework that has the weights, and the one that gets them."""
 BATCH_SIZE = 16
 """Examples of a step, unless given."""
 _PATIENCE = 10
 """How many times as long as a description a trace may take: it trains."""
 _MOST_ROUNDS = 20
-"""How many first differences are compensated for, one after the other."""
+"""The most first differences that are compensated for, one after the other."""
 _NUDGED = 0.1
-"""The standard deviation of what is added to a parameter that is constant at the start: a zero hides that it is not used."""
+"""The standard deviation of the noise that is added to a parameter that is constant at the start: zeros would hide that it is
+not used."""
 
 
 def ask_descriptions(folder: Path, config: RunConfig) -> dict[Path, str]:
-    """Writes what asks for both descriptions; returns the tasks.
+    """Writes the requests for both descriptions; returns the tasks.
 
     Args:
         folder: The folder of the port.
@@ -50,7 +51,7 @@ def ask_descriptions(folder: Path, config: RunConfig) -> dict[Path, str]:
 
 
 def ask_traces(folder: Path, config: RunConfig) -> tuple[dict[Path, str], Matching]:
-    """Matches the parameters and writes what asks for both traces; returns the tasks and the matching.
+    """Matches the parameters and writes the requests for both traces; returns the tasks and the matching.
 
     Args:
         folder: The folder of the port, with both descriptions.
@@ -144,7 +145,7 @@ def read_case(folder: Path, matching: Matching, accepted: Sequence[str] = ()) ->
 
 
 def accept(folder: Path, case: PortCase, names: Sequence[str], trace: Trace) -> tuple[PortCase, PortVerdict]:
-    """Judges a port, and compensates for one accepted difference after the other until another one is first.
+    """Judges a port, and compensates for accepted differences one by one until the first difference is not accepted.
 
     Args:
         folder: The folder of the port.
@@ -178,7 +179,7 @@ def port(
     A parameter that fits in several ways, such as a square kernel, is decided by running TensorFlow's model with each.
 
     Args:
-        folder: A new one.
+        folder: A new folder.
         config: Names the model and the data; its batch size, steps and optimizer are those of the trace.
         server: Finds the fork servers.
         accepted: The names of the differences that are accepted, beside those that the model's file accepts.
@@ -199,7 +200,7 @@ def port(
 def decide(
     folder: Path, case: PortCase, verdict: PortVerdict, names: Sequence[str], trace: Trace
 ) -> tuple[PortCase, PortVerdict]:
-    """Turns the parameters that fit in several ways, where that makes more layers agree.
+    """Changes how parameters that fit in several ways are read, if that makes more layers agree.
 
     Args:
         folder: The folder of the port.

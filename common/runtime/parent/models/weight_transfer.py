@@ -37,11 +37,11 @@ _FORMER = {
 def transfer_weights(source: Path, target: Path, config: RunConfig, server: Servers) -> None:
     """Gives a model the initial weights of its counterpart in another framework.
 
-    The description of the counterpart goes into its own: the run is held against that one's reference.
+    The description of the counterpart goes into the model's own, since the run is compared with the counterpart's reference.
 
     Args:
         source: The description of the model that has the weights.
-        target: That of the model that gets them.
+        target: The description of the model that gets them.
         config: Names the model and the data.
         server: Finds the fork servers.
 

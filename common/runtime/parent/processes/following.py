@@ -1,4 +1,4 @@
-"""Following a run while it goes on: the end of its log of steps, and when its processes last showed progress."""
+"""Follows a run while it trains: the end of its step log, and when its processes last showed progress."""
 
 import contextlib
 import dataclasses
@@ -12,15 +12,15 @@ from samestep.common.runtime.process_file import Life, read_life
 from samestep.common.steps.log import METRICS, METRICS_BYTES
 
 Progress = Callable[[int, list[float], float], None]
-"""Called at every window's end with: the step reached, the window's losses, its seconds. While held-out examples are evaluated,
-it is called with their number so far, no losses and no seconds."""
+"""A function that is called at every window's end with the step reached, the window's losses and its seconds. While held-out
+examples are evaluated, it is called with their number so far, without losses or seconds."""
 
 SUSPENDED_SECONDS = 2.0
-"""Whoever looks that much later than the last time was suspended meanwhile, and so, most likely, was the whole machine."""
+"""A process that checks this much later than before was suspended meanwhile, most likely together with the whole machine."""
 
 
 class StepTail:
-    """Reads what was added since it looked last."""
+    """Reads what was added since the last call."""
 
     def __init__(self, directory: Path) -> None:
         """Starts at the end of what is there.
@@ -60,7 +60,7 @@ class StepTail:
 
 
 class AwakeClock:
-    """Seconds in which this process ran. The time between two looks that are far apart does not count."""
+    """A clock of the seconds in which this process ran. The time between two readings that are far apart does not count."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Starts the clock.
@@ -73,7 +73,7 @@ class AwakeClock:
         self._suspended = 0.0
 
     def now(self) -> float:
-        """Looks at the clock, which has to be done often."""
+        """Reads the clock, which has to be done often."""
         time_now = self._clock()
         if time_now - self._looked > SUSPENDED_SECONDS:
             self._suspended += time_now - self._looked
@@ -90,7 +90,7 @@ class Pulse:
 
 
 class Pulses:
-    """The pulses of a run's processes. The time between two looks that are far apart does not count as silence."""
+    """The pulses of a run's processes. The time between two calls that are far apart does not count as silence."""
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Starts the clock.
@@ -104,7 +104,7 @@ class Pulses:
         self.step = 0
 
     def take(self, roles: Mapping[int, str]) -> dict[int, Pulse]:
-        """Looks at every process; `step` is then the furthest that any has been seen at.
+        """Checks every process, and sets `step` to the furthest step of any of them.
 
         Args:
             roles: The roles of the processes.

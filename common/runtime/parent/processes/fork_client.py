@@ -75,12 +75,12 @@ class ForkClient:
 
     @property
     def alive(self) -> bool:
-        """Whether the server still runs; one that was killed is of no further use."""
+        """Whether the server still runs; one that was killed cannot be used any more."""
         return not self._closed and self._process.poll() is None
 
     @property
     def obeys(self) -> bool:
-        """Whether the server can be asked for anything: it is there, and nothing of it is stopped."""
+        """Whether the server can take commands: it runs, and none of its processes is stopped."""
         return self.alive and not self._processes.stopped()
 
     def wait_ready(self) -> None:
@@ -94,7 +94,7 @@ class ForkClient:
             self._ready = True
 
     def preload(self, modules: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Imports modules for all workers to come; of one that fails, the worker that needs it will say so.
+        """Imports modules for all later workers; if an import fails, the worker that needs it reports it.
 
         Args:
             modules: Their names, in order.
@@ -110,11 +110,11 @@ class ForkClient:
         """Makes a private network, in place of the last one, for the workers of a run.
 
         Args:
-            linked: How many workers get a network each, with a link to the others; 0: all share one.
+            linked: How many workers get their own network with a link to the others; with 0, all share one.
             bits_per_second: What each link carries in either direction.
 
         Returns:
-            Why this machine allows none, or "": the workers will then be alone with each other.
+            Why this machine allows none; "" if it was made, and only the workers can connect to each other.
         """
         self.wait_ready()
         self._send({"network": linked, "bits_per_second": bits_per_second})
@@ -127,7 +127,7 @@ class ForkClient:
             directory: The run directory.
             log: The file that takes its output.
             environment: The variables to add to the server's environment.
-            place: Its place in the private network that was last made; None: it stays outside.
+            place: Its place in the private network that was last made; None to stay outside of it.
 
         Returns:
             Its number, by which `poll` reports its end.
@@ -203,7 +203,7 @@ class ForkClient:
         return f"was killed {reason}" if reason else ending(code)
 
     def close(self) -> Sequence[Process]:
-        """Ends the server and whatever it started, unless that was done before; returns what could not be ended."""
+        """Ends the server and everything that it started, unless that was done before; returns what could not be ended."""
         with hold_signals():
             if not self._closed:
                 self._closed = True

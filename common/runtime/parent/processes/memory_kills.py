@@ -1,4 +1,4 @@
-"""Whether the kernel killed a process for want of memory, from the counters of its control group or the kernel's log.
+"""Finds whether the kernel killed a process for lack of memory, from the counters of its control group or the kernel's log.
 
 References:
     docs.kernel.org/admin-guide/cgroup-v2.html (memory.events, memory.max), docs.kernel.org/admin-guide/cgroup-v1/memory.html
@@ -15,7 +15,7 @@ _MEBIBYTE = 2**20
 
 
 class MemoryKills:
-    """The kills for want of memory among the processes that this one starts."""
+    """The kills for lack of memory among the processes that this one starts."""
 
     def __init__(self, cgroup: Path | None = None, kernel_log: Path = _KERNEL_LOG) -> None:
         """Remembers how many there have been.
@@ -29,7 +29,7 @@ class MemoryKills:
         self._counted, self._known = self._count(), self._reported()
 
     def explain(self, pid: int) -> str:
-        """Says how much memory there was when a process was killed for want of it; "" if it was not.
+        """Says how much memory there was when a process was killed for lack of it; "" if it was not.
 
         Args:
             pid: The number of a process that SIGKILL ended.

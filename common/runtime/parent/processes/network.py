@@ -1,4 +1,4 @@
-"""Starts the processes of a run on one machine, all of them or none: at which addresses, and who can reach them there."""
+"""Starts the processes of a run on one machine, all of them or none, and decides their addresses and who can reach them."""
 
 import contextlib
 import dataclasses
@@ -20,7 +20,7 @@ from samestep.common.strategy import ProcessSpec, Run
 
 HOST = "127.0.0.1"
 FIRST_PRIVATE_PORT = 10000
-"""Every port of a private network is free; connections take theirs from above these."""
+"""The ports of a private network, all of which are free; connections use higher ones."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -64,8 +64,8 @@ def meet(server: ForkClient, danger: str, specs: Sequence[ProcessSpec], bandwidt
 
     Args:
         server: The server that will start them.
-        danger: What others can do to the run where the machine allows no private network; see `isolate`.
-        specs: The processes; those that look for nobody need no place to meet.
+        danger: What others can do to the run if the machine allows no private network; see `isolate`.
+        specs: The processes; if none looks for another one, they need no place to meet.
         bandwidth: What each link carries, as in 200mbit; None if the processes share a loopback.
 
     Raises:
@@ -81,7 +81,7 @@ def meet(server: ForkClient, danger: str, specs: Sequence[ProcessSpec], bandwidt
 
 
 def isolate(server: ForkClient, danger: str, count: int) -> Meeting:
-    """Makes a private network for a run. Where the machine allows none, prints who can connect to the run's ports.
+    """Makes a private network for a run. If the machine allows none, it prints who can connect to the run's ports.
 
     Args:
         server: The server that will start the run's processes.
@@ -105,7 +105,7 @@ def isolate(server: ForkClient, danger: str, count: int) -> Meeting:
 
 
 def link(server: ForkClient, count: int, bits_per_second: int) -> Meeting:
-    """Makes a private network in which each process has a link of its own to the others.
+    """Makes a private network in which each process has its own link to the others.
 
     Args:
         server: The server that will start the run's processes.
@@ -132,7 +132,7 @@ def start(
     environment: Mapping[str, str],
     progress: Progress | None,
 ) -> ProcessWatch:
-    """Starts the processes of a run; returns what watches them.
+    """Starts the processes of a run; returns the watch over them.
 
     Args:
         directory: The run directory.

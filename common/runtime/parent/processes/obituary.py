@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 _NO_CAUSE = re.compile(
     r"^(I\d{4} \d\d:|WARNING: All log messages before absl|[WE]\d{4} .*failed call to cuInit|Extension modules: )"
 )
-"""What TensorFlow (2.21) prints of itself, and on every machine without a GPU, and the end of what Python says of a crash.
-
-As last words they would pass for a cause.
+"""Lines that TensorFlow (2.21) prints at its start and on every machine without a GPU, and the end of Python's report of a
+crash. As last lines they could be taken for a cause.
 """
 
 

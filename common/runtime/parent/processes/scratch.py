@@ -1,4 +1,4 @@
-"""Folders for temporary files, one a command, and those that killed commands left: the next command sweeps them."""
+"""Folders for temporary files, one for each command; the next command removes those that killed commands left."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from samestep.common.runtime.processes import look
 
 PREFIX = "samestep-"
 OWNER = "owner.json"
-"""Names the process that a folder belongs to."""
+"""The file that names the process to which a folder belongs."""
 _MOST_BYTES = 4096
 
 
@@ -29,8 +29,8 @@ def make_scratch() -> tempfile.TemporaryDirectory[str]:
 def sweep(temporary: Path) -> None:
     """Removes the scratch folders of this user whose process has ended without doing so.
 
-    Left alone is every folder whose owner cannot be told to be dead: without a file that names it, of another user, through
-    a link, or from before this boot or another container, where process ids mean something else.
+    It leaves every folder whose owner may still be alive: one without a file that names the owner, of another user, behind a
+    link, or from before this boot or another container, where process ids have another meaning.
 
     Args:
         temporary: The folder that holds them.

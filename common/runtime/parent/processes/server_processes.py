@@ -1,4 +1,4 @@
-"""The processes of a fork server, from the launcher's side: the server, its keeper, and what makes networks for it."""
+"""The processes of a fork server, from the launcher's side: the server, its keeper, and its network maker."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ class ServerProcesses:
         self.learn({"keeper": keeper.pid})
 
     def learn(self, pids: Mapping[str, int]) -> None:
-        """Remembers members by what they are for; the keys are those of the keeper's message."""
+        """Remembers the numbers of members by their names in the keeper's message."""
         self._members |= {member: seen for member, pid in pids.items() if (seen := look(pid)) is not None}
 
     def pid(self, member: str) -> int:
@@ -56,7 +56,7 @@ class ServerProcesses:
         ]
 
     def check(self, timeout_seconds: float) -> None:
-        """Looks for stopped members; it has to be called often.
+        """Looks for stopped members; this has to be called often.
 
         Args:
             timeout_seconds: How long a member may be stopped.
@@ -73,10 +73,10 @@ class ServerProcesses:
                 )
 
     def end(self) -> list[Process]:
-        """Ends all of them and whatever they started; the launcher's pipe to them is closed. Returns what is left.
+        """Ends all of them and everything they started, after the launcher's pipe to them was closed. Returns what is left.
 
-        The keeper reports that nothing is left on the authority of the kernel. Without that report,
-        the processes seen before are looked for and killed.
+        The keeper reports that nothing is left, which the kernel tells it. Without that report, the processes seen before are
+        looked for and killed.
         """
         before = self._everyone()
         try:

@@ -1,4 +1,4 @@
-"""What this process has started and not ended yet, and how signals wait while it starts or ends something.
+"""What this process has started and not ended yet, and how it defers signals while it starts or ends something.
 
 Code that reports that nothing is left running has to look here first.
 """
@@ -24,11 +24,12 @@ class Started(Protocol):
 
 
 STARTED: list[Started] = []
-"""Everything that was started and has not been ended; whoever starts something adds it, and takes it out once nothing is left."""
+"""Everything that was started and has not been ended. Code that starts something adds it, and removes it once nothing is
+left."""
 
 
 def end_all(spared: Sequence[Started] = ()) -> list[Process]:
-    """Ends whatever has not been ended; returns the processes that are still there.
+    """Ends everything that has not been ended; returns the processes that remain.
 
     Args:
         spared: The processes that other code started and will end.
@@ -38,7 +39,7 @@ def end_all(spared: Sequence[Started] = ()) -> list[Process]:
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[None]:
-    """Lets the handlers of signals that end a command run only after the block; Python calls them in the main thread alone."""
+    """Defers the handlers of signals that end a command until after the block; Python calls them only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

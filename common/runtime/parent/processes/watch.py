@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from samestep.common.runtime.stack_dumps import Frame, Stack
 
 POLL_SECONDS = 0.2
-"""How often progress is looked at; the end of a process is told at once."""
+"""How often progress is checked; the end of a process is noticed at once."""
 GRACE_SECONDS = 1.0
-"""How long the other processes may still end once one has failed: the first cause may come second."""
+"""How long to wait for other processes to end once one has failed: the real cause may be reported second."""
 STOP_SECONDS = 1.0
-"""How long a process may take to obey SIGTERM; TensorFlow's workers catch it, and do not end."""
+"""How long a process may take to obey SIGTERM; TensorFlow's workers catch it and do not end."""
 KILL_SECONDS = 10.0
 """How long the system may take to remove a process that was killed: its memory goes first."""
 DUMP_SECONDS = 1.0
@@ -72,7 +72,7 @@ class ProcessWatch:
         self._tail = StepTail(self.directory)
 
     def wait(self) -> None:
-        """Returns when every process that does not merely serve has ended well.
+        """Returns when every process that does not merely serve has ended successfully.
 
         Raises:
             SamestepError: The error that a worker left in `error.json`; or WorkerFailed for one that died or hung.
@@ -90,7 +90,7 @@ class ProcessWatch:
             self.stop()
 
     def stop(self) -> None:
-        """Ends every process that still runs, a stopped one by SIGKILL, any other by SIGTERM first; returns when none is left."""
+        """Ends every process that still runs, stopped ones by SIGKILL, others by SIGTERM first; returns when none is left."""
         self._stopping = True
         for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
             running = [worker for worker in self.processes if worker not in self.codes]
