@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     document = diff_document(found, arguments)
     print(write(document, given.format), flush=True)
     github_actions.show(document)
-    is_doubtful = found.verdict.exit_code == Unavailable.exit_code or found.verdict.has_other_loss
+    is_doubtful = found.verdict.exit_code == Unavailable.exit_code or bool(found.verdict.but_for)
     if github_actions.is_in_workflow() and is_doubtful and found.verdict.exit_code != ParityFailed.exit_code:
         github_actions.annotate("warning", document.name, found.verdict.headline)
     return found.verdict.exit_code

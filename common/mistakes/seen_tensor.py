@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -208,3 +209,18 @@ def _near_whole(numbers: np.ndarray, deviation: float) -> float:
     off = (numbers - np.round(numbers))[:, None] + np.arange(-3, 4)
     density = np.exp(-((off / deviation) ** 2) / 2).sum(1) / (deviation * math.sqrt(2 * math.pi))
     return float(np.log(_OUTLIERS + (1 - _OUTLIERS) * density).sum())
+
+
+def kind_of(name: str, layer: str, shape: Sequence[int]) -> str:
+    """Returns what a model uses a tensor for.
+
+    Args:
+        name: The name of the tensor.
+        layer: The type of the module that holds it.
+        shape: The shape of the whole tensor.
+    """
+    if re.search(r"norm|(?:^|[._])(?:ln|bn)", f"{layer} {name}", re.IGNORECASE):
+        return "norm"
+    if re.search(r"embed", f"{layer} {name}", re.IGNORECASE):
+        return "table"
+    return "bias" if re.search(r"bias$", name) or len(shape) < 2 else "kernel"

@@ -37,6 +37,21 @@ def _factors(evidence: Evidence) -> Words | None:
     }
 
 
+def _rate_in_velocity(evidence: Evidence) -> Words | None:
+    """What B moves beyond its gradient is A's, times the rate of this step over that of the step before."""
+    gradients, (*_, before, rate) = {each.name: each for each in evidence.gradients}, (0.0, 0.0, *evidence.a.rates)
+    momentum, is_nesterov = (evidence.a.scalars.get(name, 0.0) for name in ("momentum", "nesterov"))
+    if not momentum or not before or near(rate / before, 1.0) or not differing(evidence.driven):
+        return None
+    for each in evidence.driven:
+        taken = (
+            rate * (1 + momentum * bool(is_nesterov)) * (gradients[each.name].one if each.name in gradients else 0.0)
+        )
+        if not each.made_by((rate / before - 1) * (each.one + taken)):
+            return None
+    return {"before": f"{before:.6g}", "rate": f"{rate:.6g}"}
+
+
 def _does_not_move(evidence: Evidence) -> Words | None:
     pushed = {each.name for each in evidence.gradients if each.norm > each.bound * each.rounding}
     apart = [each for each in differing(evidence.parameters) if each.name in pushed]
@@ -131,6 +146,16 @@ UPDATES = (
         _follows_otherwise,
         "the trained weights are the same, but another network differs ({names}), which no gradient updates{how}: an average "
         "of the weights, a teacher or a target network, with another decay, or updated at another time or not at all",
+    ),
+    Mistake(
+        "rate_in_velocity",
+        ("update",),
+        _rate_in_velocity,
+        "the gradients are the same, and the learning rate goes from {before} to {rate}: the velocity of A holds the rates of "
+        "the steps before, as that of Keras' SGD does, and B multiplies all of its velocity by the present rate, as PyTorch's "
+        "SGD does",
+        "pytorch/pytorch#1099",
+        has_sides=True,
     ),
     Mistake(
         "unused_parameters_drift",

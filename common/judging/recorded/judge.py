@@ -164,9 +164,7 @@ def _verdict(
 ) -> RecordedVerdict:
     made = RecordedVerdict(kind, seen.num_steps, finding.first if finding else None, rows=rows, worst=seen.worst)
     notes = first_notes + find_notes(walk)
-    return dataclasses.replace(
-        made, resolution=seen.resolution, need=need, notes=notes, has_other_loss=walk.lone_loss != 0
-    )
+    return dataclasses.replace(made, resolution=seen.resolution, need=need, notes=notes, but_for=walk.but_for)
 
 
 def _need(walk: Walk, finding: Finding) -> Need:

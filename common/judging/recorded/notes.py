@@ -30,6 +30,7 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
         ]
         said.append(" and ".join(coarse) + ", and the other does not" * (len(coarse) < 2))
     said += walk.asides
+    said += [walk.divisors.said()] if walk.divisors is not None and walk.divisors.names else []
     if walk.lone_loss:
         by = "by a factor that changes" if math.isnan(walk.lone_loss) else f"which is {spell(walk.lone_loss)} times A's"
         said.append(

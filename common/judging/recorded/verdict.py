@@ -86,7 +86,7 @@ class RecordedVerdict:
         resolution: The relative error of a gradient that would have been seen; 0 if nothing differs where rounding would hide it.
         need: What would decide or help.
         notes: Further notes.
-        has_other_loss: Whether the loss alone differs, which no gradient shows.
+        but_for: What differs in runs that are the same, and no gradient shows.
     """
 
     kind: Kind
@@ -99,7 +99,7 @@ class RecordedVerdict:
     resolution: float | None = None
     need: Need = ""
     notes: tuple[str, ...] = ()
-    has_other_loss: bool = False
+    but_for: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -127,7 +127,8 @@ class RecordedVerdict:
     @property
     def headline(self) -> str:
         """The verdict in one line."""
-        steps = f"{', but for the loss' * self.has_other_loss}: {self.num_steps} step{'s' * (self.num_steps != 1)}"
+        but_for = f", but for {' and '.join(self.but_for)}" if self.but_for else ""
+        steps = f"{but_for}: {self.num_steps} step{'s' * (self.num_steps != 1)}"
         if self.kind == "same":
             return f"same{steps}"
         if self.kind == "amplified":

@@ -1,18 +1,18 @@
 """Walks through two recorded runs step by step, and gathers the evidence for a cause."""
 
 import dataclasses
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from samestep.common.judging.recorded.differences import ComparedTensors, apart_of, finite, multiples
+from samestep.common.judging.recorded.divisors import Divisors
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.rest import Begun, Rest, as_trained
 from samestep.common.judging.recorded.yardstick import Yardstick
 from samestep.common.mistakes.evidence import Evidence, Side
-from samestep.common.mistakes.seen_tensor import SeenTensor
+from samestep.common.mistakes.seen_tensor import SeenTensor, kind_of
 from samestep.common.steps.record import FOLLOWER, Phase
 from samestep.common.steps.recorded_run import RankSplit, RecordedRun, RunStep, Sums
 
@@ -34,6 +34,7 @@ class Walk:
         asides: What was seen that is no difference, as sentences.
         lone_loss: B's loss as a multiple of A's, where only the loss differs; NaN if that changes, 0 if it never does.
         begun: The initial weights of both; None if they are not known.
+        divisors: What running variances are divided by, if the two are of two frameworks; else None.
         further: The steps after those that were yielded last; None where a run has ended.
     """
 
@@ -44,6 +45,7 @@ class Walk:
     asides: dict[str, None] = dataclasses.field(default_factory=dict)
     lone_loss: float = 0.0
     begun: Begun | None = None
+    divisors: Divisors | None = dataclasses.field(init=False)
     further: tuple[RunStep | None, RunStep | None] = (None, None)
     _rest: Rest = dataclasses.field(init=False)
     _pair: tuple[RunStep | None, RunStep | None] = (None, None)
@@ -52,11 +54,20 @@ class Walk:
     def __post_init__(self) -> None:
         """Finds which tensors are averages of others."""
         self._rest = Rest(self.pairing.tensors)
+        self.divisors = Divisors(self.pairing) if self.a.header.framework != self.b.header.framework else None
 
     @property
     def pairing(self) -> Pairing:
         """The pairing of their tensors."""
         return self.yardstick.pairing
+
+    @property
+    def but_for(self) -> tuple[str, ...]:
+        """What differs and no gradient shows."""
+        return (
+            *["the loss"] * bool(self.lone_loss),
+            *["running variances"] * bool(self.divisors and self.divisors.names),
+        )
 
     def steps(self) -> Iterator[tuple[RunStep, RunStep]]:
         """Yields the steps that both have, in order."""
@@ -101,6 +112,8 @@ class Walk:
             apart[self.begun.wait(ours, theirs)] = 0.0
         if phase == "weight":
             scale = self._rest.scaled(scale, one, (ours, theirs), self.compare("gradient", one, other))
+        if phase == "weight" and self.divisors is not None:
+            apart[self.divisors.explain(one.number, ours, theirs, scale.rounding, scale.same)] = 0.0
         return ComparedTensors(ours, theirs, scale, apart, multiples(apart, scale.rounding))
 
     def _moved_earlier(self, apart: np.ndarray, differs: np.ndarray) -> np.ndarray:
@@ -233,18 +246,3 @@ def digits_of(bits: int, dtype: str) -> int | None:
     if in_a_word is None or not bits:
         return None
     return max(0, in_a_word - ((bits & -bits).bit_length() - 1))
-
-
-def kind_of(name: str, layer: str, shape: Sequence[int]) -> str:
-    """Returns what a model uses a tensor for.
-
-    Args:
-        name: The name of the tensor.
-        layer: The type of the module that holds it.
-        shape: The shape of the whole tensor.
-    """
-    if re.search(r"norm|(?:^|[._])(?:ln|bn)", f"{layer} {name}", re.IGNORECASE):
-        return "norm"
-    if re.search(r"embed", f"{layer} {name}", re.IGNORECASE):
-        return "table"
-    return "bias" if re.search(r"bias$", name) or len(shape) < 2 else "kernel"

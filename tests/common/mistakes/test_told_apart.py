@@ -133,3 +133,27 @@ def test_variances_alone_differ_by_their_divisor(momentum: float, numbers: int |
         (cause,) = causes(evidence)
         assert cause.name == expected
         assert numbers is None or f"(n is {numbers})" in cause.sentence
+
+
+@pytest.mark.parametrize("nesterov", [0.0, 1.0])
+@pytest.mark.parametrize(("rates", "is_named"), [((0.4, 0.1), True), ((0.1, 0.1), False), ((0.3, 0.1), False)])
+def test_a_velocity_holds_the_rates_of_earlier_steps_or_none(
+    rates: tuple[float, float], is_named: bool, nesterov: float
+) -> None:
+    """Keras' velocity is a sum of moves, and PyTorch's one of gradients, which it multiplies by the rate of each step."""
+    momentum, (before, rate) = 0.9, (0.4, 0.1)
+    gradients, moves = [], []
+    for name, gradient, velocity in zip("uv", DRAWN[:2], DRAWN[2:], strict=True):
+        sums = momentum * velocity + gradient, momentum * before * velocity + rate * gradient
+        torch, keras = rate * sums[0], sums[1]
+        if nesterov:
+            torch, keras = rate * (gradient + momentum * sums[0]), rate * gradient + momentum * sums[1]
+        gradients.append(SeenTensor(name, "kernel", "parameter", 64, gradient, gradient, 1e-7, 10.0))
+        moves.append(SeenTensor(name, "kernel", "parameter", 64, -keras, -torch, 1e-7, 10.0))
+    scalars = {"lr": rate, "momentum": momentum, "nesterov": nesterov}
+    side = dataclasses.replace(SIDE, passes=1, usual_passes=1, scalars=scalars, rates=rates)
+    evidence = Evidence("update", 1, side, side, gradients, moves)
+    for each, holds in ((evidence, "A"), (evidence.swapped(), "B")):
+        said = [cause.sentence for cause in causes(each) if cause.name == "rate_in_velocity"]
+        assert len(said) == is_named
+        assert all(f"from 0.4 to 0.1: the velocity of {holds} holds" in words for words in said)
