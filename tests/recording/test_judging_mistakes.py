@@ -412,7 +412,7 @@ def test_a_mean_of_means_says_what_weights_of_classes_are_others() -> None:
     a, b = (run_of(dataclasses.replace(uneven, mistake=mistake)) for mistake in ("", "mean_of_means"))
     for own, said in (
         (b, "hides whether anything else differs"),
-        (weighted(b), "function of B alone is given weights of"),
+        (weighted(b), "function of B alone is given class weights"),
     ):
         (cause,) = judge(a, own).causes
         assert cause.name == "mean_of_means" and said in cause.sentence
