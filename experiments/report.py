@@ -1,4 +1,4 @@
-"""Write a report on runs and comparisons, on one record, or on two records and what differs between them.
+"""Writes a report on runs and comparisons, on one record, or on two records and their differences.
 
 The page is one file that needs no network: verdicts, a table to sort and filter, and figures. Files that are damaged, or that
 belong to another run than those beside them, are listed, and the rest is reported. Exit code: 2 if there is nothing to report, or
@@ -30,7 +30,7 @@ DEFAULT = "report.html"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Reads, writes; returns 1 if something that was named could not be read.
+    """Writes the report; returns 1 if something that was named could not be read.
 
     Raises:
         ConfigError: There is nothing to report, or the file cannot be written.
@@ -84,7 +84,7 @@ def _write(text: str, given: argparse.Namespace) -> None:
 
 
 def save(text: str, path: Path) -> None:
-    """Writes a report, whole or not at all; into a link or a device as they are, which are not replaced.
+    """Writes a report, completely or not at all; links and devices are written to and not replaced.
 
     Args:
         text: The report.

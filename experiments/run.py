@@ -101,7 +101,7 @@ def _describe_result(run: Run, result: "RunResult") -> str:
 
 
 def saved(result: "RunResult") -> str:
-    """Returns the digest of what a run ended with, what it saved, and what it went on from: a line each; "" if nothing."""
+    """Returns the digest of a run's final state, what it saved, and what it continued from, one line for each; "" if nothing."""
     saves, lines = result.saves, []
     if result.resumed_at is not None:
         lines += [f"Resumed: at step {result.resumed_at}; {result.lost_steps} steps were taken again"]
@@ -117,7 +117,7 @@ def saved(result: "RunResult") -> str:
 
 
 def recorded(directory: Path) -> str:
-    """Returns the files with what a run recorded of its traced steps, a line each; "" if it recorded nothing."""
+    """Returns the files with the traced steps of a run, one line for each; "" if there are none."""
     from samestep.experiments.printing.trace_file import TRACE, load_trace  # here, like those of `main`
 
     if (trace := load_trace(directory)) is None:
@@ -152,12 +152,12 @@ def describe(run: Run, launch: Launch) -> str:
 
 
 def script_lines(target: "Target", run: Run, launch: Launch) -> str:
-    """Prepares a run with the script that starts it under an engine; returns the line that hands it over, and the script.
+    """Prepares a run with the script that starts it under an engine; returns the command that submits it, and the script.
 
     Args:
         target: The engine.
         run: What to prepare.
-        launch: Where.
+        launch: Names the directory.
     """
     from samestep.common.runtime.parent.attempts import prepare  # here, like those of `main`
     from samestep.experiments.submitting.scripts import render, write_script

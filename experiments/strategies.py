@@ -100,7 +100,7 @@ def _record(framework: str, row: StrategyInfo) -> dict[str, Scalar]:
 
 
 def tables() -> str:
-    """Returns one line for every strategy of every framework, and what this machine lacks for those that it cannot run."""
+    """Returns one line for every strategy of every framework, and what this machine lacks for strategies that it cannot run."""
     rows = catalogue()
     lacking = sharing((lacks(framework, row.name), f"{framework}:{row.name}") for framework, row in rows)
     lines = [f"{reason} ({', '.join(names)})" for reason, names in lacking.items() if reason]

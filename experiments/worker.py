@@ -11,7 +11,7 @@ from samestep.experiments.printing.text import fill
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Does the process's part of the run, then ends the process; rank 0 also judges and writes the result."""
+    """Does this process's part of the run, then ends the process; rank 0 also judges the run and writes the result."""
     if list(arguments) in (["-h"], ["--help"]):
         print(f"usage: samestep worker DIR\n\n{fill(__doc__ or '')}")
         sys.exit(0)

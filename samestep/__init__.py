@@ -52,9 +52,9 @@ _HOMES = {
     "samestep.experiments.advising.prediction": ("Prediction",),
     "samestep.experiments.comparing.row": ("Row",),
 }
-"""Module -> what this package offers of it, imported when it is first used."""
+"""Module -> the names that this package offers from it, which are imported when they are first used."""
 _FUNCTIONS = ("samestep.api", "samestep.models")
-"""What these return is shown at prompts and in notebooks."""
+"""The functions whose results have a form for prompts and notebooks."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
     "run", "resume", "compare", "predict", "record", "diff", "load", "advise", "port", "report", "Model", "RunResult",

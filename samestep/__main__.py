@@ -15,9 +15,9 @@ BEGIN = {
     "samestep record --out one -- python train.py": "your own script, unchanged",
     "samestep compare": "every strategy, in one table",
 }
-"""What a newcomer can type first."""
+"""The commands for newcomers."""
 OTHER_NAMES = {"forecast": "predict", "train": "run", "benchmark": "compare", "list": "strategies"}
-"""What somebody may type -> the command."""
+"""Words that a user may type -> the command."""
 COMPLETION = "--completion"
 
 

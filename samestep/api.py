@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -> RunResult:
-    """Trains one workload under one strategy and holds every step against the oracle.
+    """Trains one workload under one strategy and compares every step with the oracle.
 
     Args:
         cell: As in `torch:ddp+clip_norm=1`; the framework may be left out where only one has the strategy.
@@ -44,7 +44,7 @@ def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -
         **settings: The flags of `samestep run` and of the strategy, by their names in Python: `batch_size=48`.
 
     Returns:
-        What the run left in its directory's `result.json`.
+        The contents of the run's `result.json`.
 
     Raises:
         ConfigError: The request is wrong; nothing was started.
@@ -66,17 +66,17 @@ def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -
 
 
 def resume(directory: str | os.PathLike[str], *, progress: bool = False) -> RunResult:
-    """Goes on with a run that was cut off, from its newest checkpoint if it saved one; as `run` otherwise.
+    """Continues a run that was cut off, from its newest checkpoint if it saved one; otherwise as `run`.
 
     Args:
         directory: The directory of the run.
         progress: Whether to show on stderr that it moves.
 
     Returns:
-        What the run left in the directory's `result.json`.
+        The contents of the run's `result.json`.
 
     Raises:
-        ConfigError: There is no such run, it has ended, or what is there is damaged.
+        ConfigError: There is no such run, it has ended, or its files are damaged.
         Unavailable: This machine lacks something; the message says how to get it.
         ParityFailed: It trained, but did not take the same step. The directory holds the result.
         WorkerFailed: A process died or hung.
@@ -114,17 +114,17 @@ def compare(
     A row that fails, misses parity or is unavailable does not end the comparison: `Comparison.require` raises for it.
 
     Args:
-        cells: As in `["torch:ddp", "tf:mirrored"]`; every strategy, unless given.
+        cells: As in `["torch:ddp", "tf:mirrored"]`; by default every strategy.
         require: Cells that must be judged; those that are not among `cells` are added.
-        reference: The row that the others are compared with; the first that trains, after the oracle, unless given.
-        repeats: The rounds: how often each row but the oracle's is measured; once, unless given.
-        vary: Name -> values: each row is run with each value of what it has, as in `{"devices": [1, 2, 4]}`.
-        scaling: "weak" has the batch grow with the devices, from that of the fewest on; "strong", unless given, keeps it.
-        file: A file that gives all of this, as `compare.toml` does; what is given here as well counts more.
-        against: An earlier comparison, a run or a directory of runs: every row is held against the same row there.
+        reference: The row that the others are compared with; by default the first that trains, after the oracle.
+        repeats: The number of rounds: how often each row but the oracle's is measured; by default once.
+        vary: Name -> values: each row that has the name is run with each value, as in `{"devices": [1, 2, 4]}`.
+        scaling: "weak" makes the batch grow with the devices, from that of the fewest; "strong", the default, keeps it.
+        file: A file that gives all of this, such as `compare.toml`; arguments take precedence.
+        against: An earlier comparison, a run or a directory of runs: every row is compared with the same row there.
         bit_equal: Whether the steps must be those of `against` in every bit, as far as versions and machine are the same.
         allow: The confounds in spite of which rows are ranked by their speed.
-        resume: The directory of a comparison to go on with; what is given here as well must be what it was asked for.
+        resume: The directory of a comparison to continue; other arguments must agree with its request.
         progress: Whether to show on stderr that it moves.
         **settings: The flags of `samestep compare`, by their names in Python: `batch_size=48`.
 
@@ -157,8 +157,8 @@ def predict(cell: str | None = None, *, observe: bool = False, **settings: Unpac
     """Predicts what a step holds and sends, without running anything.
 
     Args:
-        cell: As in `torch:fsdp`; every strategy that can take the request, unless given.
-        observe: Whether to take one real step of the row beside, as rank 0 among ranks that are not there.
+        cell: As in `torch:fsdp`; by default every strategy that can take the request.
+        observe: Whether to also take one real step of the strategy, as rank 0 among ranks that do not exist.
         **settings: The flags of `samestep predict` and of the strategy, by their names in Python: `device_memory="80GiB"`.
 
     Raises:
@@ -171,13 +171,13 @@ def predict(cell: str | None = None, *, observe: bool = False, **settings: Unpac
 
 @contextlib.contextmanager
 def record(out: str | os.PathLike[str] | None = None, *, every: int = 1) -> Iterator[Path]:
-    """Records what is trained within a `with`, in this process; import torch or keras first. Yields the record's directory.
+    """Records what this process trains within a `with` block; import torch or keras first. Yields the record's directory.
 
-    What the record alone proves is warned of at its end, as `samestep record` prints it.
+    At its end it warns of what the record alone proves, which `samestep record` would print.
 
     Args:
-        out: A new or an empty directory; a new one in runs/, unless given.
-        every: After the first 10 steps, each so many are looked at.
+        out: A new or an empty directory; by default a new one in runs/.
+        every: After the first 10 steps, tensors are recorded in every so many steps.
 
     Raises:
         ConfigError: The directory is not empty, or cannot be written.
@@ -211,11 +211,11 @@ def diff(
     Args:
         a: The directory of a record; or a command, which is recorded first, into a new directory in runs/. Where rounding has
             to be measured, its command is run again.
-        b: What is held against A: also a record or a command.
+        b: What is compared with A: also a record or a command.
         float64: Run both commands again in float64, and compare those runs.
         weights_from: "A" starts B from A's initial weights.
         steps: How many steps reruns take, at most.
-        progress: Whether to show on stderr what runs, and what a command prints.
+        progress: Whether to show on stderr what is running, and the output of commands.
 
     Raises:
         ConfigError: Something is neither a record nor a command, is damaged, or has nothing in common with the other.

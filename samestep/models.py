@@ -18,7 +18,7 @@ Path = str | os.PathLike[str]
 
 @dataclasses.dataclass(frozen=True)
 class PortResult:
-    """What holding two implementations of a model against each other found.
+    """The result of comparing two implementations of a model.
 
     Attributes:
         case: Both implementations.
@@ -56,26 +56,27 @@ def advise(
     tokens: float | None = None,
     price: float | None = None,
 ) -> Advice:
-    """Ranks every layout of a model that has room on a machine by its predicted time. Nothing is run.
+    """Ranks every layout of a model that fits a machine by its predicted time. Nothing is run.
 
     Args:
-        workload: What is trained, as in "gpt3-175b"; a model of yours takes its place.
+        workload: What is trained, as in "gpt3-175b"; a model of yours replaces it.
         machine: A machine, a file that describes yours, or "here".
-        nodes: How many of them; all their devices are used.
-        batch_size: Examples of a step, of all devices together.
+        nodes: The number of machines, all of whose devices are used.
+        batch_size: The number of examples of a step, over all devices.
         optimizer: How weights are updated.
-        context: Tokens of a sequence; a published batch that is not given then keeps its tokens.
-        mesh: Axis sizes that are settled, as in "tensor=8".
+        context: The number of tokens of a sequence; the batch of a published model, if not given, then keeps its number of
+            tokens.
+        mesh: Axis sizes that are fixed, as in "tensor=8".
         weights: "bf16", the default, keeps two bytes for each parameter, activation and gradient; "float32" four.
         model: FILE.py with a samestep.Model in it.
         data: Its arrays.
-        calibrate: A directory of own runs, by which the predictions are corrected.
+        calibrate: A directory of your own runs, by which the predictions are corrected.
         tokens: How many tokens are trained on in all, for the days, the device hours and the energy that they take.
         price: The price of one device for an hour.
 
     Raises:
-        ConfigError: The request is wrong, or no layout has room.
-        Unavailable: The machine is this one, and torch, which measures it, is not installed.
+        ConfigError: The request is wrong, or no layout fits.
+        Unavailable: The machine is "here", and torch, with which it is measured, is not installed.
     """
     from samestep.experiments.advise import SearchAssumptions, find_advice
 
@@ -105,15 +106,15 @@ def port(
     seed: int | None = None,
     accept: Sequence[str] = (),
 ) -> PortResult:
-    """Holds your torch model and your Keras model against each other, with the same weights, layer by layer in float64.
+    """Compares your torch model with your Keras model, with the same weights, layer by layer in float64.
 
-    What is left out is as the command has it.
+    Arguments that are not given have the defaults of the command.
 
     Args:
         model: FILE.py, or FILE.py:NAME, of the samestep.Model in it, with torch= and tf=.
         data: A .npz file, or FILE.py:FUNCTION, which returns the arrays; both models get the same.
-        batch_size: Examples of a step.
-        steps: Steps of the curve; 0 takes none.
+        batch_size: The number of examples of a step.
+        steps: The number of steps of the curve; 0 takes none.
         optimizer: How weights are updated, unless the model says it.
         learning_rate: Its step size.
         seed: Determines the initial weights and the order of the examples.

@@ -1,4 +1,4 @@
-"""How results look in a notebook: a sentence and a table, in the place of every number that they hold."""
+"""The forms of results in a notebook: a sentence and a table, instead of every number that they hold."""
 
 import html
 import itertools
@@ -22,8 +22,8 @@ class Forms(NamedTuple):
     """How a value is shown.
 
     Attributes:
-        line: In one line, as in a list of values.
-        text: Where it stands alone: as the command prints it.
+        line: Its form in one line, as in a list of values.
+        text: Its form if it is shown alone: as the command prints it.
     """
 
     line: Callable[..., str]
@@ -31,9 +31,9 @@ class Forms(NamedTuple):
 
 
 MOST_LINES = 39
-"""Of a text that stands alone."""
+"""The most lines of a text that is shown alone."""
 _PARAGRAPHS = 3
-"""Of advice: what was asked, the ranking, and why the first is first."""
+"""The number of paragraphs of advice: the request, the ranking, and why the first is first."""
 
 
 def _say_row(row: Row) -> str:
@@ -64,7 +64,7 @@ SHOWN: Mapping[type, Forms] = {
 
 
 def register() -> None:
-    """Gives these types the methods that Python's prompt, IPython and other notebooks ask for."""
+    """Gives these types the methods that Python's prompt, IPython and other notebooks call."""
     for kind, forms in SHOWN.items():
         methods: Mapping[str, Callable[..., object]] = {
             "__repr__": lambda value, forms=forms: f"<{type(value).__name__}: {forms.line(value)}>",
@@ -76,7 +76,7 @@ def register() -> None:
 
 
 def shorten(text: str) -> str:
-    """Returns what a command prints in `MOST_LINES`: a longer one without its legends, and cut before its last paragraph."""
+    """Returns a command's output in at most `MOST_LINES`: a longer one without its legends, and cut before its last paragraph."""
     if len(text.splitlines()) <= MOST_LINES:
         return text
     *parts, last = (part for part in text.split("\n\n") if not part.startswith("* "))

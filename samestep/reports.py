@@ -1,4 +1,4 @@
-"""The page about runs, as a function."""
+"""The report on runs, as a function."""
 
 import os
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ def report(
     Args:
         *runs: Directories of runs, of comparisons, or that hold some; or one or two records.
         out: The file.
-        figures: A folder, into which every figure goes as well: as SVG and PDF, at the widths of a paper.
-        allow: The confounds in spite of which rows are ranked.
+        figures: A folder for every figure, as SVG and PDF in the widths of a paper.
+        allow: The confounds despite which rows are ranked.
 
     Raises:
         ConfigError: There is nothing to report, or a file cannot be written.

@@ -1,4 +1,4 @@
-"""Devices and threads. To be called before anything else touches TensorFlow."""
+"""Chooses devices and threads; must be called before anything else uses TensorFlow."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,15 +8,15 @@ from samestep.common.strategy import Run
 
 
 def use_devices(run: Run, count: int, stores: int = 0) -> list[str]:
-    """Takes the devices of this process: GPUs if there are enough, else logical devices of the CPU. Sets the threads.
+    """Chooses the devices of this process, GPUs if there are enough, else logical devices of the CPU, and sets the threads.
 
     Args:
         run: Says how many threads a device has.
         count: How many devices compute.
-        stores: How many further devices, of the CPU, only hold variables.
+        stores: How many further CPU devices only hold variables.
 
     Returns:
-        Their names, those that compute first.
+        Their names, with those that compute first.
     """
     _use_threads(run, count)
     gpus = tf.config.list_physical_devices("GPU")
@@ -28,7 +28,7 @@ def use_devices(run: Run, count: int, stores: int = 0) -> list[str]:
 
 
 def use_cpu(run: Run, count: int) -> list[str]:
-    """Takes logical devices of the CPU even where there are GPUs. Sets the threads.
+    """Chooses logical devices of the CPU even if there are GPUs, and sets the threads.
 
     Args:
         run: Says how many threads a device has.
@@ -40,7 +40,7 @@ def use_cpu(run: Run, count: int) -> list[str]:
 
 
 def use_own_device(run: Run) -> str:
-    """Takes the one device of this task of a TF_CONFIG cluster: its own GPU if its machine has one for each, else the CPU."""
+    """Chooses the device of this task of a TF_CONFIG cluster: its own GPU if its machine has one for each task, else the CPU."""
     _use_threads(run, 1)
     task = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     index = task.task_id
@@ -70,9 +70,9 @@ def logical_cpus(count: int) -> list[str]:
 
 
 def wait_for(devices: Iterable[str]) -> None:
-    """Waits until accelerators have done what they were given; a step on CPUs has ended when its call returns.
+    """Waits until accelerators have finished; a step on CPUs has ended when its call returns.
 
-    It waits for one after the other: `sync_devices` would ask those of other processes too, and fail.
+    It waits for one after the other, since `sync_devices` would also wait for those of other processes, and fail.
     """
     for device in devices:
         if ":CPU:" not in device:
@@ -86,5 +86,5 @@ def is_cpu(device: str) -> bool:
 
 
 def kind(devices: Sequence[str]) -> str:
-    """Returns what the devices of one process are, in words."""
+    """Returns a description of the devices of one process."""
     return "logical CPU devices" if is_cpu(devices[0]) else "GPUs"

@@ -1,4 +1,4 @@
-"""What the replicas of a strategy hold of parameters and of their optimizer state: each all of it, unless an axis divides it."""
+"""How the replicas of a strategy hold parameters and optimizer state: each holds everything, unless an axis divides it."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -10,10 +10,10 @@ from samestep.tf_impl.weights import make_variable
 
 
 class Holding(Protocol):
-    """How variables are made, read and written, and what becomes of the gradients of those of which replicas have parts.
+    """How variables are made, read and written, and how the gradients of divided parameters are summed.
 
     Attributes:
-        divided: The names of the parameters of which replicas have parts, whose gradients the strategy does not sum.
+        divided: The names of the parameters of which replicas hold parts, whose gradients the strategy does not sum.
     """
 
     divided: Collection[str]
@@ -38,13 +38,13 @@ class Holding(Protocol):
         """Returns a whole value."""
 
     def sum_divided(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Sums the gradients of divided parameters over the replicas that have the same parts; to be called on each of them.
+        """Sums the gradients of divided parameters over the replicas that have the same parts; must be called on each of them.
 
         Args:
-            gradients: By name, those of all parameters.
+            gradients: The gradients of all parameters, by name.
 
         Returns:
-            As many, in the same order.
+            The gradients in the same order.
         """
 
     def sum_squares(self, names: Sequence[str], squares: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -62,7 +62,7 @@ class Whole:
     divided: Collection[str] = ()
 
     def make(self, value: np.ndarray, name: str) -> tf.Variable:
-        """Makes a variable, see `Holding`."""
+        """Makes a variable; see `Holding`."""
         return make_variable(value, name)
 
     def write(self, variable: tf.Variable, value: np.ndarray) -> None:

@@ -1,6 +1,6 @@
-"""Imports TensorFlow without Keras and jax, which it imports for itself (2.21): in less than half the time and memory.
+"""Imports TensorFlow without Keras and jax, which it would import (2.21), in less than half the time and memory.
 
-Nothing here uses them. `tf.keras` still loads Keras where a user's model asks for it, and jax can be imported later.
+Nothing here uses them. `tf.keras` still loads Keras if a user's model uses it, and jax can be imported later.
 """
 
 import importlib
@@ -8,7 +8,7 @@ import os
 import sys
 
 _LEGACY = "TF_USE_LEGACY_KERAS"
-"""Names the Keras to import. The legacy one is not installed, and TensorFlow goes on without any."""
+"""The variable that names the Keras to import. The legacy one is not installed, and TensorFlow continues without any."""
 
 chosen = os.environ.get(_LEGACY, "")
 os.environ[_LEGACY] = "1"

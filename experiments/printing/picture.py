@@ -1,4 +1,4 @@
-"""Draws strategies: each row is run for a few steps, and the one that is observed at the end is drawn."""
+"""Draws strategies: each is run for a few steps, and the observed step at the end is drawn."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ SMALL = RunConfig(workload="synthetic-mlp+width=32", batch_size=48, steps=4, opt
 DEVICES = 2
 _SEQUENCES = "synthetic-gpt+layers=1+heads=2+width=8+context=8"
 _WORKLOADS = {"positions": _SEQUENCES, "stacked": f"{_SEQUENCES}+experts=4"}
-"""What is trained where a row cuts something that not every model has."""
+"""What is trained for a strategy that cuts something that not every model has."""
 
 
 def small_request(cell: str) -> RunConfig:
     """Returns the request of the run that is drawn.
 
     Args:
-        cell: As in `torch:fsdp+devices=4`; two devices, unless it says otherwise.
+        cell: As in `torch:fsdp+devices=4`; by default two devices.
     """
     config = Cell.parse(cell).apply_to(SMALL)
     axes = strategy_info(config.framework, config.strategy).axes
@@ -51,7 +51,7 @@ def small_run(cell: str) -> tuple[Run, Launch]:
         cell: As in `torch:fsdp+devices=4`.
 
     Raises:
-        ConfigError: There is no such cell, or it takes no step.
+        ConfigError: There is no such cell, or it trains nothing.
         Unavailable: It cannot be run here.
     """
     from samestep.common.run import parse  # here, like the next one: --help imports no NumPy
@@ -111,7 +111,7 @@ def write_picture(cells: Sequence[str], out: str | None) -> Path:
 
     Args:
         cells: One or several, next to each other.
-        out: The file; one named after the cells, unless given.
+        out: The file; by default one named after the cells.
 
     Raises:
         ConfigError: There is no such cell, or the file cannot be written.

@@ -1,4 +1,4 @@
-"""Showing that runs move, and when they will be done: one bar on a terminal, plain lines elsewhere."""
+"""Shows the progress of runs and when they will be done: one bar on a terminal, plain lines elsewhere."""
 
 import contextlib
 import dataclasses
@@ -16,16 +16,16 @@ _BAR_WIDTH = 20
 _TELLING_SHARE = 0.1
 """The first steps of a run say little about the others: they compile, and connect."""
 Begin = Callable[[Run, str], Progress]
-"""Called with a run that begins and its name; what it returns is called at every window's end of that run."""
+"""A function that is called with a run that begins and its name, and returns the function to call at the end of its windows."""
 
 
 @dataclasses.dataclass
 class Timetable:
-    """The runs that are still to be done, and how long that will take.
+    """The runs that remain, and how long they will take.
 
     Attributes:
         todo: The cell of each, in their order; the first one runs now, or comes next.
-        took: Cell -> the seconds of its runs that are done.
+        took: Cell -> the seconds of its finished runs.
     """
 
     todo: list[str]
@@ -44,19 +44,19 @@ class Timetable:
         """Moves on to the next run.
 
         Args:
-            seconds: What the first one took; None if it was not run after all.
+            seconds: How long the first one took; None if it was not run after all.
         """
         self.took.setdefault(self.todo.pop(0), []).extend([] if seconds is None else [seconds])
         self._began = time.monotonic()
 
     def left_seconds(self, share: float = 0.0) -> float | None:
-        """Returns how long the rest will take; None before anything is known of it.
+        """Returns how long the rest will take; None if that is not known yet.
 
-        A run is expected to take as long as the runs of its cell took, else as long as those of the other cells did, else
-        as its own first part did.
+        A run is expected to take as long as the runs of its cell, or else those of the other cells, or else as its own first
+        part suggests.
 
         Args:
-            share: The share of the steps of the present run, those that are done.
+            share: The share of the current run's steps that are done.
         """
         if not self.todo:
             return 0.0
@@ -107,7 +107,7 @@ def show_runs(timetable: Timetable) -> Iterator[Begin]:
     """Shows the progress of runs, one after the other, on stderr while they last.
 
     Args:
-        timetable: Says how far they are; its owner moves it on.
+        timetable: Their timetable, which its owner updates.
     """
     if sys.stderr.isatty():
         with _bar(timetable) as begin:

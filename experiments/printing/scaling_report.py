@@ -1,4 +1,4 @@
-"""What is printed of rows that scale: a table for strong scaling, one for weak, and what stays serial."""
+"""Prints how rows scale: a table for strong scaling, one for weak, and the serial share."""
 
 from collections.abc import Sequence
 
@@ -61,10 +61,10 @@ COLUMNS: tuple[Column[Line], ...] = (
 
 
 def write_scaling(found: Sequence[Scaling]) -> str:
-    """Writes what people read; "" if no row has several numbers of devices.
+    """Writes the text for people; "" if no row has several numbers of devices.
 
     Args:
-        found: The rows that have.
+        found: The rows with several numbers of devices.
     """
     kinds = sharing((each.kind, each) for each in found)
     return paragraphs(*(_write(kinds[kind]) for kind in EXPECTED if kind in kinds))
@@ -77,7 +77,7 @@ def _write(found: Sequence[Scaling]) -> str:
 
 
 def title_of(found: Sequence[Scaling]) -> str:
-    """Returns what is scaled, and whether there are enough cores for it; of rows that scale in one way."""
+    """Returns the title of rows that scale in one way, with a note if there are not enough cores."""
     kind = found[0].kind
     what = {"strong": "the global batch stays the same", "weak": "the batch of each device stays the same"}
     short_of = sorted({(p.devices, p.cores) for each in found for p in each.points if "shared-cores" in p.confounds})
@@ -99,7 +99,7 @@ def _interval(point: ScalingPoint) -> str:
 
 
 def explain_fit(found: Scaling) -> str:
-    """Says what stays serial, in a sentence, and a limit for all numbers of devices as far as the rounds support one."""
+    """Returns a sentence on the serial share, with a limit of the speed-up as far as the rounds support one."""
     fitted = [point for point in found.points if point.rate and not point.confounds]
     if found.serial_share is None:
         how = (

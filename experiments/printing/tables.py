@@ -1,4 +1,4 @@
-"""Results as tables that fit the screen: one row a run, every measurement beside its prediction."""
+"""Results as tables that fit the screen: one line for each run, with every measurement beside its prediction."""
 
 import math
 import statistics
@@ -26,7 +26,7 @@ from samestep.experiments.printing.grid import Column, Row, fit, joined, meaning
 from samestep.experiments.printing.text import bullets, count, fill, github, paragraphs, screen_width, sharing
 
 EXCEPTIONS = 3
-"""What all rows but so many have in common is said in the caption, with the exceptions, and is not a column."""
+"""The most exceptions with which a common value is in the caption and not a column."""
 IMPORT_INCLUDED = "the import of the framework included"
 
 
@@ -39,7 +39,7 @@ def comparison(
     speeds: Mapping[str, Speed] | None = None,
     leave_out: Sequence[str] = (),
 ) -> str:
-    """Returns the table of a comparison, and what its columns mean.
+    """Returns the table of a comparison, and the meanings of its columns.
 
     Args:
         results: One row each.
@@ -84,7 +84,7 @@ def _meanings(shown: Sequence[Column[Row]], rows: Sequence[MeasuredRow]) -> list
 
 
 def said_once(results: Sequence[RunResult], names: Sequence[str] = ()) -> list[str]:
-    """Returns the names of the quantities that the caption says of all rows, with the exceptions.
+    """Returns the names of the quantities that the caption gives for all rows, with the exceptions.
 
     Args:
         results: The rows.
@@ -113,7 +113,7 @@ def caption(results: Sequence[RunResult], width: int | None = None, names: Seque
     Args:
         results: The rows.
         width: What it has to fit into; the screen, unless given.
-        names: The names of the rows; as their runs are called, unless given.
+        names: The names of the rows; by default those of their runs.
     """
     trained = [r for r in results if r.is_trained] or results
     first, cores = trained[0], max(r.cores for r in results)
@@ -147,7 +147,7 @@ _FACTS: Sequence[Callable[[RunResult], str]] = (
     lambda r: f"seed {r.seed}",
     lambda r: spell_switched(r.config),
 )
-"""What the caption says of rows, as far as they do not differ in it."""
+"""What the caption says about rows that agree in it."""
 
 
 def _shared_workload(results: Sequence[RunResult]) -> str:
@@ -200,7 +200,7 @@ def _steps(judged: Sequence[RunResult]) -> str:
 
 
 def report(result: RunResult) -> str:
-    """Everything that one run prints: its table, and its verdict."""
+    """Returns everything that is printed for one run: its table, and its verdict."""
     judged = result.parity.passed is not None
     said = verdict([result]) if judged else f"Parity was not judged: {result.parity.reason}."
     tables = [compiled_steps([result]) if result.compiled else _alone(result)]
@@ -231,7 +231,7 @@ def _alone(result: RunResult) -> str:
 
 
 def measures(result: RunResult) -> list[tuple[str, str, str]]:
-    """Returns the strategy's own quantities over all its processes: title, least to most with the unit, and meaning."""
+    """Returns the strategy's own quantities over all its processes: title, smallest to largest value with unit, and meaning."""
     found = []
     for measure in strategy_info(result.framework, result.strategy).measures:
         if values := [row.measures[measure.name] for row in result.processes if measure.name in row.measures]:

@@ -10,25 +10,25 @@ from typing import TypeVar
 Shared = TypeVar("Shared")
 Thing = TypeVar("Thing")
 PIPED_WIDTH = 120
-"""What goes into a file or another program is as wide as this, whatever terminal it was started from."""
+"""The width of output to a file or another program, independent of the terminal."""
 _LONG_NAME = 30
-"""Characters from which on a name may be broken: shorter ones, and numbers, stay whole."""
+"""The number of characters from which on a name may be broken; shorter ones, and numbers, are not."""
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-"""Each is 1024 of the one before."""
+"""The units, each of which is 1024 of the one before."""
 
 
 def screen_width() -> int:
-    """Returns how many characters fit into a line: COLUMNS says it, else the terminal, else it is `PIPED_WIDTH`."""
+    """Returns how many characters fit into a line, by COLUMNS, or else the terminal, or else `PIPED_WIDTH`."""
     return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
 
 
 def github(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """Returns a table in GitHub's format, every cell as it is; with a width, cells are wrapped until the table fits into it.
+    """Returns a table in GitHub's format; with a width, cells are wrapped until the table fits into it.
 
     Args:
-        headers: One a column.
-        rows: As many cells each.
-        width: In characters; None wraps nothing.
+        headers: One header for each column.
+        rows: One cell for each column.
+        width: The width in characters; None wraps nothing.
     """
     import tabulate  # here: no --help has a table
 
@@ -62,11 +62,11 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def least_width(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Returns how wide a table is whose first column alone is wrapped, part by part.
+    """Returns the width of a table of which only the first column is wrapped, part by part.
 
     Args:
-        headers: One a column.
-        rows: As many cells each.
+        headers: One header for each column.
+        rows: One cell for each column.
     """
     others = [max(map(len, column)) for column in zip(headers, *rows, strict=True)][1:]
     return _table_width([_longest_part([headers[0], *(row[0] for row in rows)]), *others])
@@ -101,15 +101,15 @@ def fill(text: str, width: int | None = None, indent: str = "") -> str:
 
     Args:
         text: One paragraph.
-        width: In characters; the screen's, unless given.
-        indent: Stands before every line but the first.
+        width: The width in characters; by default the screen's.
+        indent: The beginning of every line but the first.
     """
     width = width or screen_width()
     return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def paragraphs(*parts: str) -> str:
-    """Returns paragraphs with an empty line between them; what says nothing is left out."""
+    """Returns paragraphs with an empty line between them; empty ones are left out."""
     return "\n\n".join(filter(None, parts))
 
 
@@ -119,23 +119,23 @@ def percent_off(measured: float, predicted: float, digits: int = 0) -> str:
     Args:
         measured: The number.
         predicted: Its prediction; not zero.
-        digits: After the decimal point.
+        digits: The number of digits after the decimal point.
     """
     return f"{100 * (measured / predicted - 1):+z,.{digits}f} %"
 
 
 def marked(name: object, is_emulated: object) -> str:
-    """Returns the name of a row, with a mark where something runs in its place.
+    """Returns the name of a row, with a mark if it is emulated.
 
     Args:
         name: The name, or a cell.
-        is_emulated: Whether that is so, or what runs in its place.
+        is_emulated: Whether it is emulated, or what runs in its place.
     """
     return f"{name}{' (emulated)' if is_emulated else ''}"
 
 
 def explain_emulation(strategy: str, emulation: str) -> str:
-    """Returns what runs in the place of a strategy that is marked as emulated.
+    """Returns a line on what runs in place of a strategy that is marked as emulated.
 
     Args:
         strategy: Its name.
@@ -145,10 +145,10 @@ def explain_emulation(strategy: str, emulation: str) -> str:
 
 
 def sharing(pairs: Iterable[tuple[Shared, Thing]]) -> dict[Shared, list[Thing]]:
-    """Returns what things have in common, each once, with all the things that share it.
+    """Groups things by what they have in common.
 
     Args:
-        pairs: What a thing has, and the thing.
+        pairs: A property of a thing, and the thing.
     """
     found: dict[Shared, list[Thing]] = {}
     for shared, thing in pairs:
@@ -161,7 +161,7 @@ def bullets(lines: Iterable[str], width: int | None = None) -> str:
 
     Args:
         lines: Its items.
-        width: In characters; the screen's, unless given.
+        width: The width in characters; by default the screen's.
     """
     return "\n".join(fill(f"* {line}", width, "  ") for line in lines)
 
@@ -170,8 +170,8 @@ def count(number: int, noun: str) -> str:
     """Returns a number of things: "1 core", "2 cores".
 
     Args:
-        number: How many.
-        noun: One of them, whose plural is regular.
+        number: The number.
+        noun: The noun in the singular, whose plural is regular.
     """
     return f"1 {noun}" if number == 1 else f"{number} {re.sub('(?<=[^aeiou])y$', 'ie', noun)}s"
 
@@ -182,7 +182,7 @@ def shape(sizes: Iterable[int]) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes in the largest fitting unit; KiB is 1024. "" stands for bytes that nobody counted."""
+    """Spells bytes in the largest fitting unit, where KiB is 1024; "" for bytes that were not counted."""
     if count is None or abs(count) < 1024:
         return "" if count is None else f"{count:.0f} B"
     power = min(len(UNITS) - 1, int(math.log(abs(count), 1024)))
@@ -196,7 +196,7 @@ def common_unit(counts: Iterable[float]) -> str:
 
 
 def in_unit(count: float, unit: str) -> str:
-    """Returns a byte count in a unit, with four digits at most; what is nothing is 0.
+    """Returns a byte count in a unit, with at most four digits; nothing is spelled 0.
 
     Args:
         count: The count of bytes.
@@ -217,12 +217,12 @@ def short(number: float) -> str:
 
 
 def plain_number(value: float) -> str:
-    """Returns a number as people write it: three digits, and no power of ten."""
+    """Returns a number with three digits and without a power of ten."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def large_number(count: int) -> str:
-    """Returns a number of things as people say it: 529.6 billion, 12.3 million, 502,240."""
+    """Returns a large number in words and digits: 529.6 billion, 12.3 million, 502,240."""
     names = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
     return next((f"{count / scale:.4g} {name}" for scale, name in names if count >= scale), f"{count:,}")
 

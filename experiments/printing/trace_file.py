@@ -15,7 +15,7 @@ _MOST_BYTES = 2**28
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """Something that a device did for a while.
+    """Something that a device did during an interval.
 
     Attributes:
         name: A phase, or the operation that sends.
@@ -45,8 +45,8 @@ class Device:
     """One device of a trace.
 
     Attributes:
-        name: The name of its process, and which device it is where the process has several.
-        lanes: Lane -> what was done in it, as the file has it.
+        name: The name of its process, and the device if the process has several.
+        lanes: Lane -> its activities, in the order of the file.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Device:
         return list(itertools.chain(*self.flights))
 
     def overlap(self, step: int) -> tuple[float, float]:
-        """As `Trace.overlap`, of one step of this device."""
+        """Returns the same as `Trace.overlap` for one step of this device."""
         flights = _joined((span.start, span.end) for span in self.transfers if span.step == step)
         passes = [s for s in self.lanes["compute"] if s.step == step and s.name.startswith("backward")]
         backward = _joined((span.start, span.end) for span in passes)
@@ -88,7 +88,7 @@ class Trace:
 
     Attributes:
         devices: The devices, in order.
-        arrows: How many messages are drawn from their start to their end.
+        arrows: The number of messages that are drawn from their start to their end.
     """
 
     devices: tuple[Device, ...]
@@ -100,19 +100,19 @@ class Trace:
         return sorted({span.step for device in self.devices for spans in device.lanes.values() for span in spans})
 
     def bounds(self, step: int) -> tuple[float, float]:
-        """When the first device begins with a step and the last one ends it."""
+        """Returns when the first device begins a step and the last one ends it."""
         every = [s for device in self.devices for spans in device.lanes.values() for s in spans if s.step == step]
         return min(span.start for span in every), max(span.end for span in every)
 
     def fastest(self) -> int:
-        """Returns the step that took least time: what else the machine does disturbs it least."""
+        """Returns the fastest step, which other work on the machine disturbed least."""
         return min(self.steps, key=lambda step: self.bounds(step)[1] - self.bounds(step)[0])
 
     def overlap(self) -> tuple[float, float]:
-        """For how long a device has transfers in flight, and for how long of that it computes the backward pass.
+        """Returns how long a device has transfers in flight, and how long of that it computes the backward pass.
 
         Returns:
-            Microseconds a step: the mean over devices, of the median step.
+            Microseconds for each step: the mean over devices, in the median step.
         """
         totals = [
             tuple(statistics.fmean(column) for column in zip(*(d.overlap(step) for d in self.devices), strict=True))

@@ -1,1 +1,1 @@
-"""What `samestep record` and `samestep diff` share: recorded commands, and what one record alone proves."""
+"""What `samestep record` and `samestep diff` share: running and recording commands, and what one record alone proves."""

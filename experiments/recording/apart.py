@@ -1,4 +1,4 @@
-"""Runs a command that the user did not start: it has no terminal, and ends with this process, and so does what it started."""
+"""Runs a command that the user did not start: it has no terminal, and it and what it started end with this process."""
 
 import contextlib
 import os

@@ -20,12 +20,12 @@ from samestep.experiments.recording.tipping import AGAIN, perturbed, try_float64
 
 @dataclasses.dataclass(frozen=True)
 class Diffed:
-    """Two records and what is said of them.
+    """Two records and the verdict on them.
 
     Attributes:
-        verdict: What is said.
+        verdict: The verdict.
         a: The first record, as it was judged.
-        b: The second.
+        b: The second record.
         notes: The notes on the reruns.
     """
 
@@ -39,7 +39,7 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
     """Judges two records.
 
     Args:
-        a: The run that the other is held against, and what runs it again.
+        a: The run that the other is compared with, and its reruns.
         b: The other.
         num_steps: How many steps perturbed reruns take, at most.
 
@@ -74,7 +74,7 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
 
 
 def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
-    """Judges two records and runs nothing: by the reruns that are kept in A, or by unit roundoffs if there are none.
+    """Judges two records without running anything: by the reruns that are kept in A, or by unit roundoffs if there are none.
 
     Args:
         a: The run that the other is held against.

@@ -1,4 +1,4 @@
-"""What became of the gradients of the ranks: whether what the optimizers got is their mean."""
+"""Checks whether the gradients that the optimizers got are the means of the ranks' gradients."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,11 +7,11 @@ import numpy as np
 from samestep.common.steps.record import RecordedStep
 
 _CLOSE = 1e-2
-"""Of the gradient: a wire in bf16 rounds to 0.4 %."""
+"""The share of the gradient that counts as equal: a wire in bf16 rounds to 0.4 %."""
 
 
 class ExchangeFacts:
-    """Gradients that were not exchanged. It is given each step once."""
+    """Finds gradients that were not exchanged. Each step is added once."""
 
     def __init__(self, names: Sequence[str], is_whole: np.ndarray) -> None:
         """Has seen none.
@@ -54,7 +54,7 @@ class ExchangeFacts:
                 self._left_out.setdefault(rank, {}).setdefault(name, number)
 
     def lines(self) -> Iterator[str]:
-        """Yields what was found."""
+        """Yields the findings, as lines."""
         if self._alone:
             yield f"gradients were not exchanged: {_first(self._alone)} of each rank was updated with its own gradient alone."
         for rank, found in self._left_out.items():

@@ -1,6 +1,6 @@
-"""What one record alone proves: facts, and never a suspicion.
+"""What one record alone proves: facts only, no suspicions.
 
-Ranks that hold a whole tensor under one name are replicas where their initial weights were the same in every bit.
+Ranks that hold a whole tensor under one name are replicas if their initial weights were the same in every bit.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ from samestep.experiments.recording.pass_facts import PassFacts
 INITIAL = -1
 """The number of the frame with the initial weights."""
 _ENOUGH = 3
-"""Steps after which something that happened at every one of them is told."""
+"""The number of steps after which something that happened at every one of them is reported."""
 
 
 class RecordFacts:
-    """What the steps of a record add up to. It is given each step once, and keeps none."""
+    """The facts about the steps of a record. Each step is added once, and none is kept."""
 
     def __init__(self, headers: Sequence[RecordHeader]) -> None:
         """Has seen none.
@@ -123,10 +123,10 @@ class RecordFacts:
             self.same_examples[one, other] += Counter(step.rows) == Counter(another.rows)
 
     def names(self, found: Sequence[np.ndarray]) -> list[str]:
-        """Returns the trained parameters that some rank holds numbers of, and of which none has what was looked for.
+        """Returns the trained parameters that some rank holds, and for which no rank has the property that was looked for.
 
         Args:
-            found: Whether each tensor of each rank has it.
+            found: Whether each tensor of each rank has the property.
         """
         has = dict[str, bool]()
         for header, each in zip(self.headers, found, strict=True):
@@ -166,7 +166,7 @@ def read_facts(out: Path) -> RecordFacts | None:
 
 
 def facts_of(out: Path) -> list[str]:
-    """Returns the lines that a record deserves when its script has ended.
+    """Returns the facts about a record, as lines, when its script has ended.
 
     Args:
         out: The directory of the record.

@@ -1,4 +1,4 @@
-"""Runs the command that the user gave, in the place of this process: it has the terminal, and every signal."""
+"""Runs the command that the user gave in the foreground: it has the terminal, and gets every signal."""
 
 import contextlib
 import os
@@ -11,10 +11,10 @@ from pathlib import Path
 from samestep.common.runtime.parent.processes.started import hold_signals
 
 _PASSED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""What people, schedulers and other programs send to a script: this process would end by each."""
+"""The signals that people, schedulers and other programs send to a script, each of which would end this process."""
 _LOOK_SECONDS = 1.0
 _ARRIVE_SECONDS = 0.1
-"""In which a signal reaches a group whose sender first sends it to this process alone, as `timeout` does."""
+"""The seconds in which a signal reaches a group if its sender first sends it to this process alone, as `timeout` does."""
 
 
 def run_followed(command: Sequence[str], environment: Mapping[str, str], directory: Path | None) -> int:

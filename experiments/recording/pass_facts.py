@@ -1,7 +1,7 @@
-"""Which examples came more often than others within one pass through the data: a fact only where all of them are of the data.
+"""Finds examples that came more often than others within one pass through the data, if all examples are from the data set.
 
-The noise that a GAN is given and the single words of a sentence are no examples of a data set. So models have to be given no
-more than the DataLoader has yielded; in Keras, of which nobody knows that, one model has to be called once in a step.
+The noise that a GAN is given and the single words of a sentence are not examples of a data set. So models must be given no more
+than the DataLoader has yielded; in Keras, where that is not known, one model must be called once in a step.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from samestep.common.steps.record import RecordedStep
 
 
 class PassFacts:
-    """The passes of a record. It is given each step once."""
+    """The passes of a record. Each step is added once."""
 
     def __init__(self, framework: str) -> None:
         """Has seen none.
@@ -44,7 +44,7 @@ class PassFacts:
             self._counts[-1].update(rows)
 
     def lines(self) -> Iterator[str]:
-        """Yields what was found in the first pass in which examples came more often than others."""
+        """Yields the finding about the first pass in which examples came more often than others."""
         for each, num_loaded in zip(self._counts, self._num_loaded, strict=True):
             least, most = min(each.values(), default=0), max(each.values(), default=0)
             if most > least and (self._is_keras or each.total() <= num_loaded):

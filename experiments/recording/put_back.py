@@ -1,4 +1,4 @@
-"""A rerun leaves the user's files as they were: what it overwrites or removes is kept by `injected/keeping.py`, and put back."""
+"""Puts back the user's files that a rerun overwrote or removed, which `injected/keeping.py` has kept."""
 
 import contextlib
 import filecmp
@@ -20,24 +20,24 @@ from samestep.common.files.written import opened, present
 _COPIES, _LIST = "kept", "kept.jsonl"
 """The folder beside the reruns of a record that holds the copies while a command runs, and the list in it."""
 _NAMED = 3
-"""How many files are named to the user."""
+"""The most files that a message names."""
 _SECONDS = 2.0
-"""Longer after the last write of a rerun, whose `samestep diff` was killed, its files may have been changed by something else."""
+"""How long after the last write of a rerun whose `samestep diff` was killed its files count as unchanged by anything else."""
 
 
 @contextlib.contextmanager
 def keeping(reruns: Path, place: Path, say: Callable[[str], None]) -> Iterator[Path]:
-    """Keeps what a command is about to overwrite, and puts it back when that has ended, however it ends.
+    """Keeps what a command is about to overwrite, and puts it back when the command has ended in any way.
 
-    What the command made below the folder that it is started in goes: the next rerun would go on from it.
+    Files that the command made below its working directory are removed, since the next rerun would continue from them.
 
     Yields:
         The value of `RecordOptions.keep`.
 
     Args:
-        reruns: The folder of the reruns of a record, of which one is made at a time.
+        reruns: The folder of the reruns of a record, which are made one at a time.
         place: Where the command is started.
-        say: Tells the user what becomes of files.
+        say: Tells the user what happens to files.
 
     Raises:
         WorkerFailed: Something could not be put back.
@@ -124,11 +124,11 @@ def _set_aside(folder: Path) -> Path:
 
 
 def put_back(folder: Path, entries: Sequence[Mapping[str, Any]], is_all: bool = True) -> list[Path]:
-    """Puts everything back that a rerun changed, and removes its copies.
+    """Puts back everything that a rerun changed, and removes the copies.
 
     Args:
-        folder: Where the copies are.
-        entries: What is put back.
+        folder: The folder of the copies.
+        entries: The entries to put back.
         is_all: Whether no other copy is needed.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Runs a command and records it: an argument of a diff that is no record, or the command of a record again."""
+"""Runs a command and records it: an argument of a diff that is not a record, or the command of a record again."""
 
 import shlex
 import shutil
@@ -15,12 +15,12 @@ from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.start import record_command
 
 _PASSED = "/dev/fd/", "/proc/self/fd/"
-"""Where a shell puts what it passes on, as in `python <(generate)`."""
+"""The folders of the files that a shell passes, as in `python <(generate)`."""
 
 
 RunCommand = Callable[[Sequence[str], RecordOptions, Path, bool], None]
-"""Runs a command and records it, as `run_again` does: (its words, how it is recorded, where it is started, whether its output is
-thrown away)."""
+"""(words of a command, how to record it, where to start it, whether to discard its output) -> None: runs and records it, as
+`run_again` does."""
 
 
 def run_again(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
@@ -61,7 +61,7 @@ def why_not_again(header: RecordHeader) -> str:
 
 
 def start_of(header: RecordHeader) -> Path | None:
-    """Returns where the command of a record is started again: where it was, or here, if its script is there.
+    """Returns where to start the command of a record again: its old directory, or this one if its script is here.
 
     Args:
         header: The header of the record.
@@ -72,7 +72,7 @@ def start_of(header: RecordHeader) -> Path | None:
 
 
 def tell_command(command: Sequence[str], place: Path, record: Path) -> None:
-    """Says what is about to run: whoever wrote a record chose its command.
+    """Says what is about to run, since whoever wrote a record chose its command.
 
     Args:
         command: Its words.

@@ -1,4 +1,4 @@
-"""The reruns that are kept beside a record: which there are, and whether they are whole."""
+"""The reruns that are kept in a record, and whether they are complete."""
 
 import hashlib
 import os
@@ -11,14 +11,14 @@ from samestep.common.steps.joining import read_run
 from samestep.common.steps.recorded_run import RecordedRun
 
 FOLDER = "reruns"
-"""In the directory of a record."""
+"""The folder of reruns in the directory of a record."""
 
 
 def numbered(folder: Path, pattern: str) -> list[tuple[tuple[int, ...], Path]]:
-    """Returns what is in a folder under names of a pattern, in the order of the numbers in them, and these.
+    """Returns the entries of a folder whose names match a pattern, in the order of the numbers in them, with these numbers.
 
     Args:
-        folder: The folder; one that is not there holds nothing.
+        folder: The folder; one that does not exist is empty.
         pattern: A regular expression whose groups are numbers.
     """
     names = os.listdir(folder) if folder.is_dir() else []
@@ -30,14 +30,14 @@ def named(kind: str, weights: Path) -> str:
     """Returns the name of the reruns that start from given weights.
 
     Args:
-        kind: What else they are.
+        kind: The kind of reruns.
         weights: The .npz file that holds the weights.
     """
     return f"{kind}-{hashlib.sha256(read_bytes(weights)).hexdigest()[:12]}"
 
 
 def outermost(folder: Path) -> Path:
-    """Returns the folder of the reruns of a record itself, for that of one of its reruns."""
+    """Returns the folder of the reruns of a record, given that of one of its reruns."""
     return outermost(folder.parents[1]) if folder.parents[1].name == FOLDER else folder
 
 
@@ -46,7 +46,7 @@ def read_whole(directory: Path, num_steps: int) -> RecordedRun | None:
 
     Args:
         directory: Its directory.
-        num_steps: How many steps it has to have.
+        num_steps: The least number of steps.
     """
     try:
         found = read_run(directory)
@@ -59,7 +59,7 @@ def count_steps(run: RecordedRun, most: int | None = None) -> int:
     """Returns the number of steps that all ranks of a run took.
 
     Args:
-        run: The run; no more of it is read than is needed.
+        run: The run, which is read only as far as necessary.
         most: Where to stop counting.
     """
     last = -1

@@ -1,7 +1,7 @@
-"""Runs the command of a record again: perturbed, in float64, or from other weights. What was run is kept beside the record.
+"""Runs the command of a record again: perturbed, in float64, or from other weights. The reruns are kept in the record.
 
-Before anything else, the command is run again as it was: a script that was edited since takes other steps, of which its reruns
-would hide the difference.
+First, the command is run again unchanged: a script that was edited since takes other steps, and its reruns would hide the
+difference.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ from samestep.experiments.recording.record_commands import RunCommand, run_again
 from samestep.experiments.recording.rerun_folder import FOLDER, named, numbered, outermost, read_whole
 
 STEPS = 20
-"""How many steps of the perturbed reruns are taken, unless asked otherwise."""
+"""The default number of steps of the perturbed reruns."""
 SEEDS = range(4)
-"""Of the perturbed reruns that every judgement has."""
+"""The seeds of the perturbed reruns of every judgement."""
 _WEIGHTS, _UNCHANGED = "initial-weights.npz", "unchanged"
 
 
@@ -55,15 +55,15 @@ class Reruns:
     Attributes:
         run: What was recorded.
         directory: The directory of the record.
-        name: "A" or "B", for what is shown.
+        name: "A" or "B", for messages.
         rerun: Runs a command.
         is_quiet: Whether nothing is shown while a command runs.
         weights: A .npz file with the weights that the run started from; "" if those are the command's own.
-        repeated: How many first steps of the record the command still takes, as far as is known.
-        is_unsure: Whether its rounding could hide that it takes others.
-        refusal: That it takes others, once that is known.
+        repeated: How many first steps of the record the command is known to still take.
+        is_unsure: Whether rounding could hide that it takes other steps.
+        refusal: The error that it takes other steps, once that is known.
         is_told: Whether the user gave the command, or was told that the record names it.
-        said: What was said of its reruns, up to the colon.
+        said: The beginning, up to the colon, of the messages about its reruns that were shown.
     """
 
     run: RecordedRun
@@ -79,16 +79,16 @@ class Reruns:
     said: set[str] = dataclasses.field(default_factory=set)
 
     def perturbed(self, seeds: Sequence[int], num_steps: int, name: str = "perturbed") -> list[RecordedRun]:
-        """Returns the first steps of the command, from initial weights that are moved in their last bit.
+        """Returns the first steps of the command, from initial weights that are changed in their last bit.
 
         Args:
-            seeds: Each makes a rerun.
-            num_steps: How many steps each takes, at least.
-            name: Under which they are kept: another name than the usual one makes them once more.
+            seeds: The seeds, one for each rerun.
+            num_steps: The least number of steps of each.
+            name: The name under which they are kept; a name other than the usual one makes them again.
 
         Raises:
             NotRepeated: The command takes other steps than those of the record.
-            SamestepError: One failed.
+            SamestepError: A rerun failed.
         """
         products = self.run.header.products
         return [
@@ -96,7 +96,7 @@ class Reruns:
         ]
 
     def kept(self, name: str = "perturbed") -> dict[int, RecordedRun]:
-        """Returns the perturbed reruns of a name that are there, by their seeds: of each the last, which is the longest."""
+        """Returns the existing perturbed reruns of a name by seed: for each the last one, which is the longest."""
         places = numbered(self.directory / FOLDER, rf"{name}-(\d+)-(\d+)")
         return {seed: found for (seed, _), path in places if (found := read_whole(path, 1))}
 
@@ -179,7 +179,7 @@ class Reruns:
         return self._folder() / f"{name}-{max(numbers, default=-1) + 1}"
 
     def require_repeated(self, num_steps: int) -> None:
-        """Runs the command again as it was, unless that was done.
+        """Runs the command again unchanged, unless that was done.
 
         Args:
             num_steps: How many steps it takes, at least.

@@ -1,7 +1,7 @@
-"""A run that goes on where another one was: it begins with the weights that the other had after some step.
+"""A run that continues another one: it begins with the weights that the other had after some step.
 
-From there on both take the same steps, if the script has saved and restored all that they depend on. Reruns begin at the start
-of a command, so none measures how far rounding takes these steps, and unit roundoffs are the yardstick.
+From there on both take the same steps, if the script has saved and restored everything on which they depend. Reruns begin at
+the start of a command, so none measures how far rounding takes these steps, and unit roundoffs are the yardstick.
 """
 
 import dataclasses
@@ -28,11 +28,11 @@ def _after(steps: Iterable[RunStep], number: int) -> Iterator[RunStep]:
 
 
 def judge_resumed(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | None:
-    """Judges two runs, one of which goes on where the other was; None if neither does, or if they have no step in common then.
+    """Judges two runs, one of which continues the other; None if neither does, or if they then have no step in common.
 
     Args:
         a: The run that the other is held against.
-        b: The other, whose initial weights are others.
+        b: The other run, whose initial weights differ.
     """
     for who, whole, other, rest in (("AB", a, b, "A"), ("BA", b, a, "B")):
         if (number := _found_in(whole, other)) is None:

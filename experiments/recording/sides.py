@@ -22,10 +22,10 @@ from samestep.experiments.recording.start import check_command, default_director
 Argument = str | os.PathLike[str]
 """The directory of a record, or a command in one string."""
 _OPERATORS = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1", "&>")
-"""Words that only a shell obeys; a script would be given them as arguments, as it is meant to where they are quoted."""
+"""Words that only a shell interprets; a script would get them as arguments, as is intended if they are quoted."""
 _QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 _FIRST_SECONDS, _SECONDS = 3.0, 10.0
-"""Before the first line that says how far a record was read, and between two."""
+"""The seconds before the first line on the progress of reading a record, and between two such lines."""
 
 
 def read_sides(a: Argument, b: Argument, takes_weights: bool = False, is_quiet: bool = False) -> tuple[Reruns, Reruns]:

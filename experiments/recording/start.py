@@ -1,4 +1,4 @@
-"""Starts a command so that it is recorded: with a folder in front of PYTHONPATH, and one environment variable."""
+"""Starts a command with recording: with a folder in front of PYTHONPATH, and one environment variable."""
 
 import contextlib
 import dataclasses
@@ -39,11 +39,11 @@ class RecordedCommand:
     """How a recorded command ended.
 
     Attributes:
-        exit_code: Its own; 128 + N where signal N ended it, as shells have it.
+        exit_code: Its exit code; 128 + N if signal N ended it, as in shells.
         is_seen: Whether any Python process of the command loaded the recorder.
-        frameworks: Those that were imported.
-        notes: What the recorders noted.
-        why_nothing: Why there is no record, whose directory is gone then; "" if there is one.
+        frameworks: The frameworks that were imported.
+        notes: The notes of the recorders.
+        why_nothing: Why there is no record (its directory is then removed); "" if there is one.
     """
 
     exit_code: int
@@ -56,13 +56,13 @@ class RecordedCommand:
 def record_command(
     command: Sequence[str], options: RecordOptions, output: int | None = None, directory: Path | None = None
 ) -> RecordedCommand:
-    """Runs a command and records it. Its input, output and error stream are those of this process, and so is its terminal.
+    """Runs a command and records it. Its input, output, error stream and terminal are those of this process.
 
     Args:
         command: Its words.
         options: How to record; the fields `command`, `directory`, `notes`, `package` and `input` are filled in.
-        output: Where its output and errors go instead, as `subprocess.DEVNULL`. Then it has no input and no terminal.
-        directory: Where it is started; here, unless given.
+        output: Where its output and errors go instead, such as `subprocess.DEVNULL`; it then has no input and no terminal.
+        directory: Where it is started; by default here.
 
     Raises:
         ConfigError: There is no such command, or the directory of the record is not empty, is used or cannot be written.
@@ -102,7 +102,7 @@ def _recorded(
 
 
 def check_command(command: Sequence[str]) -> None:
-    """Refuses a command that is not there.
+    """Refuses a command that does not exist.
 
     Raises:
         ConfigError: It is empty, or is not found.
@@ -116,7 +116,7 @@ def check_command(command: Sequence[str]) -> None:
 
 
 def default_directory(command: Sequence[str]) -> Path:
-    """Makes a new directory in runs/, named for the script of a command."""
+    """Makes a new directory in runs/, named after the script of a command."""
     scripts = [each for each in command if each.endswith(".py")]
     stem = Path(scripts[0] if scripts else command[0]).stem
     return first_new(lambda: new_directory(stem))
@@ -124,7 +124,7 @@ def default_directory(command: Sequence[str]) -> Path:
 
 @contextlib.contextmanager
 def claimed(out: Path) -> Iterator[Path]:
-    """Makes the directory of a record, and keeps other commands out of it; yields its whole path.
+    """Makes the directory of a record, and keeps other commands out of it; yields its absolute path.
 
     Args:
         out: The directory.
@@ -138,7 +138,7 @@ def claimed(out: Path) -> Iterator[Path]:
 
 
 def prepared(out: Path) -> Path:
-    """Makes the directory of a record; returns its whole path.
+    """Makes the directory of a record; returns its absolute path.
 
     Raises:
         ConfigError: It is not empty, or cannot be written.
@@ -153,7 +153,7 @@ def prepared(out: Path) -> Path:
 
 
 def started_here(directory: Path, every: int) -> list[Callable[[], None]]:
-    """Starts to record this process; returns what ends it.
+    """Starts to record this process; returns the function that ends the record.
 
     Args:
         directory: The directory of the record.

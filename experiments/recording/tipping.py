@@ -1,7 +1,7 @@
-"""Looks for a rerun in which rounding does what B did, before a difference that has no name is called one.
+"""Looks for a rerun in which rounding does what B did, before a difference without a name is reported.
 
 Rarely, a number lies within rounding of a threshold (ReLU at 0, a maximum), and another order of sums puts it on the other side.
-A number that A has there tips over in about a third of the perturbed reruns: that none of 20 shows it has a chance of 0.0003.
+Such a number of A tips over in about a third of the perturbed reruns, so the probability that none of 20 shows it is 0.0003.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
 
 AGAIN = "again"
-"""The name of reruns that were made once more."""
+"""The name of reruns that were repeated."""
 _IN_FLOAT64 = (
     "{}: B is farther from A than moving A's weights in their last bit shows, and no farther than the two are from their own "
     "steps in float64, in which both take the same ones: numbers cancel there, such as 1 - p of a saturated softmax"
 )
 MORE_SEEDS = range(4, 20)
-"""Of those of A that are made before a difference without a name is called one."""
+"""The seeds of the reruns of A that are made before a difference without a name is reported."""
 
 
 def try_further(
@@ -39,17 +39,17 @@ def try_further(
     verdict: RecordedVerdict,
     length: int,
 ) -> RecordedVerdict:
-    """Makes one rerun after the other, of A and then of B, until one tips over as well. Returns what is said then.
+    """Makes one rerun after the other, of A and then of B, until one tips over as well. Returns the resulting verdict.
 
     Each takes the steps until the one that differs. Only one that tips over takes those after it.
 
     Args:
         a: The run that the other is held against.
         b: The other.
-        runs_of_a: The reruns of A that there are; none if it cannot be run again.
-        runs_of_b: Those of B.
-        verdict: What is said with those.
-        length: How many steps reruns take, at most.
+        runs_of_a: The existing reruns of A; none if it cannot be run again.
+        runs_of_b: The existing reruns of B.
+        verdict: The verdict with these reruns.
+        length: The most steps of reruns.
     """
     of_a, of_b = [*runs_of_a], [*runs_of_b]
     attempts = [(b, of_b, seed) for seed in (SEEDS if of_a else MORE_SEEDS)]
@@ -74,20 +74,20 @@ def try_further(
 def try_float64(
     a: Reruns, b: Reruns, runs_of_a: Sequence[RecordedRun], verdict: RecordedVerdict, length: int
 ) -> RecordedVerdict:
-    """Runs both in float64 from A's weights, if a difference has no name still. Returns what is said then.
+    """Runs both in float64 from A's weights, if a difference still has no name. Returns the resulting verdict.
 
-    What float32 loses where large numbers cancel, no perturbed rerun shows if the numbers hardly depend on the weights. The
+    No perturbed rerun shows what float32 loses where large numbers cancel, if these numbers hardly depend on the weights. The
     gradient of a saturated softmax is 1 - p. Each p is kept to 6e-8, so if 1 - p is 1e-5, it is rounded by up to 0.6 %; moving
-    the weights in their last bit moves 1 - p by far less, and it is rounded to the same number. How far A is from its own steps
-    in float64 shows it, and how far B is from its own, which may cancel other numbers. The difference is rounding if B is no
-    farther from A than these allow, and if both take the same steps in float64.
+    the weights in their last bit moves 1 - p by far less, and it is rounded to the same number. The distances of A and B from
+    their own steps in float64 show it; B may cancel other numbers than A. The difference is rounding if B is no farther from A
+    than these allow, and if both take the same steps in float64.
 
     Args:
         a: The run that the other is held against.
         b: The other.
         runs_of_a: The perturbed reruns of A.
-        verdict: What is said with those.
-        length: How many steps reruns take.
+        verdict: The verdict with these reruns.
+        length: The number of steps of reruns.
     """
     is_known = any(cause.name != "other_loss" for cause in verdict.causes)  # which says only what it is not
     first, is_open = verdict.first, _is_open(dataclasses.replace(verdict, causes=()))
@@ -133,17 +133,17 @@ def _rerun(side: Reruns, seed: int, num_steps: int, before: Sequence[RecordedRun
 def perturbed(
     side: Reruns, seeds: Sequence[int], num_steps: int, before: Sequence[RecordedRun] = ()
 ) -> list[RecordedRun]:
-    """Returns reruns of a side. They may have other examples, if the same weights give the same ones once more.
+    """Returns reruns of a side. They may have other examples, if the same weights reproduce the same examples.
 
     Args:
         side: The run.
-        seeds: Each makes a rerun.
-        num_steps: How many steps each takes.
-        before: The reruns that there are: if one has other examples, these are known to be computed from the weights.
+        seeds: The seeds, one for each rerun.
+        num_steps: The number of steps of each.
+        before: The existing reruns; if one has other examples, these are known to be computed from the weights.
 
     Raises:
         NotRepeated: One was given other examples, or started from other weights.
-        SamestepError: One failed.
+        SamestepError: A rerun failed.
     """
     runs = side.perturbed(seeds, num_steps)
     are_computed = not all(repeats_itself(side.run, each) for each in before)

@@ -1,1 +1,1 @@
-"""Handing a run to an engine: the script or manifest that starts it there, and following what becomes of it."""
+"""Submits a run to an engine: the script or manifest that starts it there, and the job that follows it."""

@@ -1,4 +1,4 @@
-"""Whether an engine can take a run from this machine: looked at before anything is written."""
+"""Checks whether an engine can take a run from this machine, before anything is written."""
 
 import importlib.util
 import re
@@ -11,18 +11,15 @@ from samestep.experiments.submitting.targets import Target
 
 CONNECT_SECONDS = 5.0
 _COMMANDS = {"slurm": ("sbatch", "slurm-client"), "mpi": ("mpirun", "openmpi-bin")}
-"""What hands a run to an engine, and the package of Debian that has it."""
+"""The command that submits a run to an engine, and the Debian package that has it."""
 
 
 def check_reach(target: Target) -> None:
-    """Refuses what cannot take a run from here.
-
-    Args:
-        target: The engine, and what is asked of it.
+    """Refuses an engine that cannot take a run from here.
 
     Raises:
-        ConfigError: The file with the hosts is not there.
-        Unavailable: The engine's own command is not there, or nothing answers at its address.
+        ConfigError: The file with the hosts does not exist.
+        Unavailable: The engine's command does not exist, or nothing answers at its address.
     """
     command, package = _COMMANDS.get(target.engine, ("", ""))
     if command and not shutil.which(command):

@@ -1,4 +1,4 @@
-"""Jobs of the engines that samestep starts runs with, by the engines' own commands."""
+"""Jobs of the engines with which samestep starts runs, by the engines' own commands."""
 
 import contextlib
 import dataclasses
@@ -23,18 +23,18 @@ from samestep.experiments.submitting.targets import STARTED, Target
 CANCEL_SECONDS = 15.0
 """How long an engine may take to end a job."""
 _WAITS = "waits for "
-"""How a line begins by which the driver of Ray says what it waits for."""
+"""The beginning of a line in which Ray's driver says what it waits for."""
 _KILLED = ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")
 _ENDED = ("COMPLETED", "FAILED", *_KILLED)
-"""The states of a job that Slurm or somebody has ended, and of any that has ended; in another one, it may still run."""
+"""The states of a job that Slurm or a user has ended, and of any job that has ended; in another state, it may still run."""
 
 _SPEAKER = re.compile(r"^sbatch: ((error|fatal): )?")
 _AWAY = re.compile(r"configuration (source|file)|[Uu]nable to contact|timed out|[Cc]onnection refused|no answer within")
-"""How sbatch begins its lines, and what it says where it reaches no Slurm."""
+"""The beginnings of sbatch's lines, and what it says if it cannot reach Slurm."""
 
 
 class SlurmJob:
-    """A job of Slurm, asked after by its number."""
+    """A job of Slurm, queried by its number."""
 
     def __init__(self, script: Path) -> None:
         """Submits a script.
@@ -70,7 +70,7 @@ class SlurmJob:
         return JobEnd(state, state in _KILLED) if state in _ENDED else None
 
     def waits_for(self) -> str:
-        """Returns Slurm's reason why it is pending, as of the last look."""
+        """Returns Slurm's reason why it was pending at the last query."""
         is_known = self._fields["JobState"] == "PENDING" and self._fields.get("Reason") != "None"
         return self._fields.get("Reason", "").replace("_", " ") if is_known else ""
 
@@ -110,12 +110,12 @@ class ProcessJob:
         return None if code is None else JobEnd(ending(code), code < 0)
 
     def waits_for(self) -> str:
-        """Returns for what, if the last line of the log says so, as the driver of Ray does."""
+        """Returns what it waits for, if the last line of the log says so, as Ray's driver does."""
         last = read_log(self.log).rstrip().rpartition("\n")[2]
         return last.removeprefix(_WAITS) if last.startswith(_WAITS) else ""
 
     def cancel(self) -> None:
-        """Ends the command, which ends its processes; then whatever is left of them here."""
+        """Ends the command, which ends its processes, and then any of them that remain here."""
         self._process.terminate()
         _wait_until(lambda: self._process.poll() is not None)
         with contextlib.suppress(ProcessLookupError):
@@ -139,7 +139,7 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
 
 
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-"""Open MPI refuses root without these: a run does not care, and in a container there may be nobody else."""
+"""The variables without which Open MPI refuses root, which may be the only user in a container."""
 _SUBMIT: Mapping[str, Callable[[Path], Job]] = {
     "slurm": SlurmJob,
     "mpi": lambda script: ProcessJob("mpi", script, ["bash"], _AS_ROOT if os.getuid() == 0 else {}),
@@ -149,13 +149,13 @@ _SUBMIT: Mapping[str, Callable[[Path], Job]] = {
 
 
 def elsewhere(target: Target) -> Elsewhere:
-    """Returns the object that executes runs under an engine, in the place of a launcher.
+    """Returns the object that executes runs under an engine, instead of a launcher.
 
     Args:
-        target: The engine, and what is asked of it.
+        target: The engine, and its settings.
 
     Raises:
-        ConfigError: samestep starts no runs there.
+        ConfigError: samestep cannot start runs there.
         Unavailable: The engine cannot be reached from here.
     """
     if target.engine not in STARTED:

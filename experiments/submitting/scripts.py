@@ -1,4 +1,4 @@
-"""Writes the script or manifest that starts a prepared run under an engine, as a person would have written it."""
+"""Writes the script or manifest that starts a prepared run under an engine."""
 
 import functools
 import json
@@ -37,10 +37,10 @@ def check_nodes(target: Target, run: Run) -> None:
 
     Args:
         target: The engine and its settings.
-        run: What is to be started there.
+        run: The run to start there.
 
     Raises:
-        ConfigError: Some nodes would have none.
+        ConfigError: Some nodes would have no process.
     """
     processes = len(run.strategy.topology(run))
     if target.nodes > processes:

@@ -12,8 +12,8 @@ class EngineSetting:
     """A setting of an engine.
 
     Attributes:
-        default: What it is if nobody sets it; "" if it is left out then.
-        form: A regular expression of what it may be. It goes into scripts, so blanks and quotes are no part of any.
+        default: Its default; "" if it is then left out.
+        form: A regular expression of its values. They go into scripts, so none has blanks or quotes.
         example: A value, for messages.
     """
 
@@ -24,14 +24,14 @@ class EngineSetting:
 
 @dataclasses.dataclass(frozen=True)
 class EngineScript:
-    """What starts a run under an engine.
+    """The script that starts a run under an engine.
 
     Attributes:
-        file: The name of the script or manifest; its template is this and `.j2`.
-        start: The line that hands it to the engine; FILE stands for it.
-        settings: Those beside `nodes`, by name.
-        is_even: Whether every node has to start as many processes as the others.
-        unreadable: What it cannot read in a path.
+        file: The name of the script or manifest, whose template has `.j2` appended.
+        start: The command that submits it to the engine, in which FILE stands for it.
+        settings: The settings besides `nodes`, by name.
+        is_even: Whether every node has to start the same number of processes.
+        unreadable: The characters that it cannot read in a path.
     """
 
     file: str
@@ -75,20 +75,20 @@ SCRIPTS = {
         is_even=True,
     ),
 }
-"""By the name of the engine."""
+"""Name of the engine -> its script."""
 STARTED = ("slurm", "mpi", "torchrun", "ray")
-"""The engines that samestep starts runs with, which `--on` takes; `--for` writes what does for all."""
+"""The engines with which samestep starts runs, for `--on`; `--for` writes the script of any engine."""
 _NODES = EngineSetting("1", ".+", "2")
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """An engine, and what is asked of it.
+    """An engine with its settings.
 
     Attributes:
         engine: A key of SCRIPTS.
-        nodes: How many machines.
-        settings: The other settings, all of them.
+        nodes: The number of machines.
+        settings: All other settings.
     """
 
     engine: str
@@ -116,7 +116,7 @@ def read_target(flag: str, text: str) -> Target:
         text: As in `slurm:nodes=2,partition=all`, or `ray://HOST:PORT`.
 
     Raises:
-        ConfigError: There is no such engine or setting, or a value cannot be.
+        ConfigError: There is no such engine or setting, or a value is invalid.
     """
     engine, _, rest = text.partition(":")
     if engine not in SCRIPTS:

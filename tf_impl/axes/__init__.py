@@ -1,1 +1,1 @@
-"""What each axis of a mesh does to a model: first `pipe`, then `tensor`, then `shard` or `data`. Strategies are presets."""
+"""What each axis of a mesh does to a model, a file for each axis. Strategies are presets of them."""

@@ -1,8 +1,8 @@
-"""The axis `context`: every replica has the whole model, and of each example some of the positions.
+"""The axis `context`: every replica has the whole model, and some of the positions of each example.
 
-All but attention treats positions one by one. Attention exchanges: each replica hands over its positions of all heads and gets
-all positions of its own heads, computes attention as one device does, and hands the outputs back (Ulysses). No number is added
-up in another order than on one device. Or keys and values come to the queries (`key_exchange.py`).
+Everything but attention treats positions one by one. For attention, each replica sends its positions of all heads and gets all
+positions of its own heads, computes attention as one device does, and sends the outputs back (Ulysses). No sum has another
+order than on one device. Alternatively, keys and values are gathered (`key_exchange.py`).
 
 Shape suffixes: B batch, T tokens, t tokens of a replica, H heads, h heads of a replica, K width of a head, N replicas.
 
@@ -44,20 +44,20 @@ class Positions:
         self._own: dict[int, Collectives] = {}
 
     def part(self) -> int:
-        """Returns which part of the positions the present replica has."""
+        """Returns which part of the positions the current replica has."""
         return self._mesh.part(replica_id(), "positions")
 
     def rows(self, table: tf.Variable | tf.Tensor, tokens: int) -> tf.Variable | tf.Tensor:
-        """Returns the rows of a table of positions that the present replica has: [T, D] -> [t, D].
+        """Returns the rows of a table of positions for the current replica: [T, D] -> [t, D].
 
         Args:
             table: All rows.
-            tokens: How many are wanted.
+            tokens: The number of positions of a replica.
         """
         return table if tokens == self.whole else tf.split(tf.convert_to_tensor(table), self._count)[self.part()]
 
     def collectives(self) -> Collectives:
-        """Returns those of the present replica, with the replicas that have the other positions of its examples."""
+        """Returns the collectives of the current replica with those that have the other positions of its examples."""
         replica = replica_id()
         if replica not in self._own:
             group = self._mesh.part(replica, "examples")
@@ -66,7 +66,7 @@ class Positions:
 
 
 class HeadExchange:
-    """Attention on all positions of some heads, of what lies in parts by positions."""
+    """Attention on all positions of some heads, with inputs that are split by positions."""
 
     def __init__(self, collectives: Callable[[], Collectives], count: int, attend: Attend) -> None:
         """Keeps how to exchange.
@@ -112,11 +112,11 @@ def _all_to_all(collectives: Collectives, parts: tf.Tensor) -> tf.Tensor:
 
 
 def place_positions(model: Transformer, positions: Positions) -> None:
-    """Tells a model which positions of the examples each replica is given.
+    """Tells a model which positions of the examples each replica gets.
 
     Args:
         model: The model.
-        positions: Those of the replicas.
+        positions: The positions of the replicas.
     """
     model.own_rows = positions.rows
     for each in (model.behind, *(behind for block in model.blocks for behind in block.behind)):
@@ -128,12 +128,12 @@ def place_positions(model: Transformer, positions: Positions) -> None:
 def attend_parts(
     whole: int, parts: Attend, all_of_them: Attend, q_BHtK: tf.Tensor, k_BHtK: tf.Tensor, v_BHtK: tf.Tensor
 ) -> tf.Tensor:
-    """Mixes values: [B, H, t, K] each -> [B, H, t, K]; whole examples, as in evaluation, lie in no parts.
+    """Computes attention, [B, H, t, K] each -> [B, H, t, K]; whole examples, as in evaluation, are not split.
 
     Args:
         whole: The number of positions of an example.
-        parts: What takes parts.
-        all_of_them: What takes whole examples.
+        parts: The attention for parts.
+        all_of_them: The attention for whole examples.
         q_BHtK: Queries.
         k_BHtK: Keys.
         v_BHtK: Values.
@@ -144,7 +144,7 @@ def attend_parts(
 def exchange_positions(
     run: Run[ContextOptions], model: Callable[..., tf.Tensor], strategy: tf.distribute.Strategy
 ) -> None:
-    """Has a model take some of the positions on each replica, and every attention exchange what the run asks for, in place.
+    """Changes a model in place to take some of the positions on each replica, and every attention to exchange as the run asks.
 
     Args:
         run: What is trained; without several replicas along `context` nothing changes.

@@ -1,9 +1,8 @@
 """The axis `expert`: every replica has some of the experts of each block, and takes other examples.
 
-Each token goes to the replicas that have its experts, and what they return comes back: all-to-all, of which no token is dropped.
-TensorFlow's all-to-all takes equal parts of a size that a graph knows (2.21), so a part has room for all tokens of a replica,
-and zeros behind those that are sent. A replica computes its experts on the tokens of all replicas, in the order of the examples,
-as one device does.
+Each token is sent to the replicas that have its experts, and the outputs are sent back, by all-to-alls that drop no token.
+TensorFlow's all-to-all takes equal parts of a static size (2.21), so a part has room for all tokens of a replica, padded with
+zeros. A replica computes its experts on the tokens of all replicas, in the order of the examples, as one device does.
 
 Shape suffixes: S slots of a replica, a token and an expert that it takes; R = N S slots of N replicas; D width, E experts, e
 experts of a replica.
@@ -24,11 +23,11 @@ from samestep.tf_impl.techniques.replica_collectives import Collectives, Replica
 from samestep.tf_impl.weights import make_variable
 
 Compute = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-"""What experts take in turn [S, D], how much each one takes [E] -> what they return [S, D]."""
+"""(inputs of the experts in order [S, D], number of inputs of each [E]) -> their outputs [S, D]."""
 
 
 class ExpertParts:
-    """What the replicas of a strategy have of experts, and what they exchange.
+    """The parts of experts that the replicas of a strategy hold, and their exchanges.
 
     Attributes:
         divided: The names of the parameters of experts.
@@ -50,7 +49,7 @@ class ExpertParts:
         self._own: dict[tuple[str, int], Collectives] = {}
 
     def make(self, value: np.ndarray, name: str) -> tf.Variable:
-        """Makes a variable in the strategy's scope: of experts, each replica its own part.
+        """Makes a variable in the strategy's scope; for parameters of experts, each replica makes its own part.
 
         Args:
             value: The whole initial value.
@@ -63,7 +62,7 @@ class ExpertParts:
         return variable
 
     def write(self, variable: tf.Variable, value: np.ndarray) -> None:
-        """Assigns a whole value: of experts, each replica its own part."""
+        """Assigns a whole value; for parameters of experts, to each replica its own part."""
         if variable.synchronization is not tf.VariableSynchronization.ON_READ:
             variable.assign(value)
             return
@@ -72,17 +71,17 @@ class ExpertParts:
             own.assign(parts[self._mesh.part(replica, "stacked")])
 
     def read(self, variable: tf.Variable) -> np.ndarray:
-        """Returns a whole value: of experts, the parts of the first replicas that have them all."""
+        """Returns a whole value; for parameters of experts, from the first replicas that together have all parts."""
         if variable.synchronization is not tf.VariableSynchronization.ON_READ:
             return variable.numpy()
         own = self._strategy.experimental_local_results(variable)
         return np.concatenate([each.numpy() for each in own[: self._count]])
 
     def sum_divided(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Sums the gradients of experts over the replicas that have the same ones, in one piece.
+        """Sums the gradients of experts over the replicas that have the same experts, in one piece.
 
         Args:
-            gradients: By name, those of all parameters.
+            gradients: The gradients of all parameters, by name.
         """
         own = {name: each for name, each in gradients.items() if name in self.divided}
         if self._mesh.data == 1 or not own:
@@ -92,7 +91,7 @@ class ExpertParts:
         return gradients | {name: tf.reshape(part, own[name].shape) for name, part in zip(own, parts, strict=True)}
 
     def sum_squares(self, names: Sequence[str], squares: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Adds up the squares of a whole gradient; those of experts over all replicas along the axis.
+        """Adds up the squares of a whole gradient, for experts over all replicas along the axis.
 
         Args:
             names: The names of the parameters.
@@ -105,7 +104,7 @@ class ExpertParts:
         return shared + self._collectives("expert").total(of_experts[None])[0]
 
     def around(self, compute: Compute) -> Compute:
-        """Makes of experts of one replica those of all of them."""
+        """Wraps the computation of one replica's experts with the exchange of tokens, which makes it that of all experts."""
 
         def exchanging(x_SD: tf.Tensor, counts_E: tf.Tensor) -> tf.Tensor:
             count, (slots, width) = self._count, x_SD.shape
@@ -148,11 +147,11 @@ class ExpertParts:
 
 
 def exchange_tokens(model: Callable[..., tf.Tensor], parts: ExpertParts) -> None:
-    """Has the tokens of a model go to the replicas that have their experts, in place.
+    """Changes a model in place to send tokens to the replicas that have their experts.
 
     Args:
         model: The model; without several replicas along `expert` nothing changes.
-        parts: With which it was made.
+        parts: The parts with which it was made.
     """
     for block in cast(Transformer, model).blocks if parts.divided else ():
         block.mlp.compute = parts.around(block.mlp.compute)

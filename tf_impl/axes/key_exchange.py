@@ -1,8 +1,8 @@
-"""Attention of the positions of a replica to those of all replicas, which have the other keys and values.
+"""Attention of a replica's positions to those of all replicas, which have the other keys and values.
 
-They are gathered for either pass, and so are the scores computed twice: of an attention a replica keeps its own queries, keys,
-values and outputs. Each takes its positions in one piece: TensorFlow computes the scores of later keys as well, before they are
-masked, so all replicas compute as many, and a zigzag as torch's would save nothing.
+They are gathered for both passes, so the scores are computed twice: of attention, a replica keeps its own queries, keys, values
+and outputs. Each replica takes its positions in one piece: TensorFlow also computes the scores of later keys before it masks
+them, so all replicas compute equally many, and a zigzag as in torch would save nothing.
 
 Shape suffixes: B batch, T tokens, t tokens of a replica, H heads, K width of a head, N replicas.
 
@@ -19,7 +19,7 @@ from samestep.tf_impl.techniques.replica_collectives import Collectives
 
 
 class AttendFrom(Protocol):
-    """Attention of queries to more keys than there are queries."""
+    """Attention of queries to more keys than queries."""
 
     def __call__(self, q_BHtK: tf.Tensor, k_BHTK: tf.Tensor, v_BHTK: tf.Tensor, first: int) -> tf.Tensor:
         """Mixes values; `first` is the place of the first query among the keys."""
@@ -37,7 +37,7 @@ class Gather:
         """Gathers the keys and values of all positions: [2, B, H, t, K] -> [2, B, H, T, K].
 
         Args:
-            own_2BHtK: Those of this replica.
+            own_2BHtK: The keys and values of this replica.
         """
         _, rows, heads, tokens, width = own_2BHtK.shape
         parts = tf.reshape(self._collectives.gather(own_2BHtK), (self._count, *own_2BHtK.shape))
@@ -46,10 +46,10 @@ class Gather:
     def collect(self, of_whole_2BHTK: tf.Tensor) -> tf.Tensor:
         """Returns the gradient of this replica's keys and values, summed over the replicas: [2, B, H, t, K].
 
-        TensorFlow has a reduce-scatter between GPUs alone (2.21). All-to-all hands over as many bytes.
+        TensorFlow has a reduce-scatter only between GPUs (2.21). An all-to-all sends the same number of bytes.
 
         Args:
-            of_whole_2BHTK: What this replica adds to the gradient of all of them.
+            of_whole_2BHTK: This replica's part of the gradient of all of them.
         """
         _, rows, heads, positions, width = of_whole_2BHTK.shape
         own = (2, rows, heads, positions // self._count, width)
@@ -66,10 +66,10 @@ def attend_to_all(
     k_BHtK: tf.Tensor,
     v_BHtK: tf.Tensor,
 ) -> tf.Tensor:
-    """Mixes the values of all replicas: [B, H, t, K] each -> [B, H, t, K].
+    """Computes attention to the keys and values of all replicas: [B, H, t, K] each -> [B, H, t, K].
 
     Args:
-        exchange: Returns how keys and values come to the present replica.
+        exchange: Returns the exchange of keys and values for the current replica.
         part: Returns which part of the positions it has.
         attend: Attention on one device.
         q_BHtK: Queries.

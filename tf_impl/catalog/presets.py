@@ -1,4 +1,4 @@
-"""What several rows have in common. Imports no framework."""
+"""What several strategies have in common. Imports no framework."""
 
 import functools
 

@@ -1,6 +1,6 @@
 """On CPUs each step of MirroredStrategy keeps 1.7 kB of memory for each collective.
 
-What to do: pass tf.distribute.ReductionToOneDevice(), or go on from a checkpoint in a new process after a million steps.
+What to do: pass tf.distribute.ReductionToOneDevice(), or continue from a checkpoint in a new process after a million steps.
 """
 
 from pathlib import Path

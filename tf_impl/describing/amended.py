@@ -1,4 +1,4 @@
-"""Has the loss of a user's model be without what the model adds to it, where the user accepts that torch has no such thing."""
+"""Removes what a user's model adds to its loss, if the user accepts that torch has no such thing."""
 
 import tensorflow as tf
 
@@ -11,7 +11,7 @@ def amend_loss(loss: Loss, built: UserModel, amendments: Amendments) -> Loss:
     """Adds to a loss what the model added when it was called last, unless that is accepted as missing in torch.
 
     Args:
-        loss: That of the targets.
+        loss: The loss of the targets.
         built: The model.
         amendments: What is amended.
     """
@@ -25,7 +25,7 @@ def amend_loss(loss: Loss, built: UserModel, amendments: Amendments) -> Loss:
 
 
 def added_losses(built: UserModel, amendments: Amendments) -> dict[str, float]:
-    """Returns what the model added to the loss when it was called last, by what it is called.
+    """Returns name -> what the model added to the loss when it was called last.
 
     Args:
         built: The model.

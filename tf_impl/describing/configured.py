@@ -1,4 +1,4 @@
-"""What a user's optimizer is configured to do, where `samestep port` cannot see it in numbers."""
+"""The settings of a user's optimizer, which `samestep port` cannot see in numbers."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ def hyper_parameters(optimizer: Any, variables: Mapping[str, Any]) -> HyperParam
     """Returns the settings of an optimizer of Keras for each parameter, by neutral name.
 
     Args:
-        optimizer: The optimizer, built; of one that is not Keras' own kind nothing is known.
+        optimizer: The optimizer, built; nothing is known of a class that is not Keras' own.
         variables: The parameters, as Keras has them.
     """
     if not isinstance(optimizer, keras.optimizers.Optimizer):
@@ -31,7 +31,7 @@ def hyper_parameters(optimizer: Any, variables: Mapping[str, Any]) -> HyperParam
 
 
 def own_hyper_parameters(spec: OptimizerSpec, names: Iterable[str]) -> HyperParameters:
-    """Returns the settings of our optimizer, likewise.
+    """Returns the settings of our optimizer in the same form.
 
     Args:
         spec: The optimizer.

@@ -1,4 +1,4 @@
-"""Finds out by experiment what the user's optimizer of Keras keeps, and whether it updates each parameter by itself."""
+"""Finds out by experiment what the user's Keras optimizer keeps, and whether it updates each parameter independently."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from samestep.tf_impl.optimizers import own
 _SAME = 1e-9
 """How far two updates in float64 may be apart, relative to the largest move of a parameter."""
 _STEPS = 2
-"""The second one depends on what the first one left."""
+"""The number of steps: the second one depends on the state after the first."""
 Values = list[np.ndarray]
 
 
@@ -23,11 +23,11 @@ def describe_optimizer(model: Model, params: Mapping[str, np.ndarray], source: s
 
     Args:
         model: The declaration.
-        params: What is trained, by neutral name.
+        params: The trained parameters, by neutral name.
         source: Where it is declared, for messages.
 
     Raises:
-        ConfigError: The function fails, or returns no optimizer of Keras.
+        ConfigError: The function fails, or does not return a Keras optimizer.
     """
     if model.optimizer is None:
         return None

@@ -26,7 +26,7 @@ from samestep.tf_impl.models.user_model import UserModel
 from samestep.tf_impl.tracing import path_of
 
 _SEED = "seed_generator_state"
-"""Ends the path of what Keras draws its random numbers of."""
+"""The end of the path of the variable from which Keras draws its random numbers."""
 
 
 class Probe:
@@ -63,7 +63,7 @@ class Probe:
             return ProbedPass(outputs, self._pass(how)[0], after, tuple(drawing), losses)
 
     def layers(self, how: How) -> Iterator[SeenLayer]:
-        """Yields what the whole model gives each layer, which can be called alone with a part of that."""
+        """Yields each layer with its inputs in the whole model; it can be called alone with a part of these."""
         with self._started(how):
             with _calls(self._built.model) as calls:
                 self._pass(how)
@@ -72,10 +72,10 @@ class Probe:
                 yield SeenLayer(path, (*given, output), functools.partial(_of_rows, layer, args, named))
 
     def sums(self, habits: Habits) -> tuple[str, ...]:
-        """Returns the layers that add to the loss what is not a mean over examples, in training or in evaluation.
+        """Returns the layers that add something to the loss that is not a mean over examples, in training or in evaluation.
 
         Args:
-            habits: What was found out before. Where random draws cannot be held still, only evaluation tells.
+            habits: The findings so far. If random draws cannot be held still, only evaluation is used.
         """
         if len(self._targets) < EXAMPLES:
             return ()  # too few to see it

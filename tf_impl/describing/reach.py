@@ -1,7 +1,7 @@
-"""Which parameters of a user's model a step reads: found out when it is described, from the graph of one.
+"""Finds which parameters of a user's model a step reads, from its graph, when the model is described.
 
-Keras makes variables that its forward pass may never read. They have no gradient, and no optimizer of Keras updates them, yet it
-keeps their state.
+Keras makes variables that its forward pass may never read. They have no gradient, and Keras' optimizers do not update them, but
+keep state for them.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from samestep.tf_impl.observing.loops import find_reads
 
 
 def losses_of(model: Model, returned: object, targets: tf.Tensor, source: str) -> object:
-    """Returns what the user's loss makes of what the model returns; the outputs, all of which any loss of ours reads.
+    """Returns the user's loss of what the model returns; or the outputs, all of which a loss of ours reads.
 
     Args:
         model: The declaration.
@@ -33,11 +33,11 @@ def losses_of(model: Model, returned: object, targets: tf.Tensor, source: str) -
 
 @dataclasses.dataclass(frozen=True)
 class Reach:
-    """What was found out of the parameters that are trained.
+    """The findings about the trained parameters.
 
     Attributes:
-        reads: How often a step reads each, with what is added to the loss, where that is not once.
-        unreached: Those that no gradient reaches: also where something reads them on which the loss does not depend.
+        reads: How often a step reads each parameter, including for what is added to the loss, if that is not once.
+        unreached: The parameters that no gradient reaches, even if something reads them on which the loss does not depend.
         loops: As in `Findings`.
     """
 

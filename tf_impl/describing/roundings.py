@@ -20,11 +20,11 @@ MOVES = (
     *("Reshape", "Transpose", "Squeeze", "ExpandDims", "Identity", "StridedSlice", "Slice", "GatherV2"),
     *("ResourceGather", "Split", "SplitV", "Unpack", "Pack", "ConcatV2", "Fill", "Tile", "Pad", "PadV2", "SelectV2"),
 )
-"""Operations whose results are numbers that they were given."""
+"""Operations that only return numbers of their inputs."""
 
 
 def find_roundings(model: Model, source: str, inputs: Inputs) -> TwoBytes:
-    """Builds the model once more, under Keras' policy of mixed precision, computes some examples, and counts.
+    """Builds the model again under Keras' mixed-precision policy, computes some examples, and counts the roundings.
 
     Args:
         model: The declaration.
@@ -46,8 +46,8 @@ def find_roundings(model: Model, source: str, inputs: Inputs) -> TwoBytes:
 class Roundings:
     """Counts the roundings behind every tensor.
 
-    Each result in two bytes that was computed is one rounding more than the most behind its operands. A product's is two more,
-    because its other factor was rounded as well.
+    A computed result in two bytes has one rounding more than the most rounded of its operands. The result of a product has two
+    more, because its other factor was rounded as well.
     """
 
     def __init__(self) -> None:
@@ -63,8 +63,8 @@ class Roundings:
 
         Args:
             operation: Its type.
-            operands: What it was given.
-            results: What it returned.
+            operands: Its operands.
+            results: Its results.
         """
         most = max(map(self.behind, operands), default=0)
         own = 2 if operation in PRODUCTS else 0 if operation in MOVES else 1

@@ -15,7 +15,7 @@ from samestep.tf_impl.models.inputs import Inputs, gathering
 
 
 class Layouts:
-    """Where the shards of each tensor are. Each is made on its own device; no full tensor is sent anywhere."""
+    """The layouts of tensors on a mesh. Each shard is made on its own device, and no full tensor is sent."""
 
     def __init__(self, mesh: dtensor.Mesh, split: Mapping[str, int]) -> None:
         """Takes a mesh with the axes `data` and `tensor`.
@@ -57,7 +57,7 @@ class Layouts:
         return value
 
     def micro_batches(self, run: Run, batch: Batch, count: int) -> list[tuple[Inputs, Inputs]]:
-        """Gathers the micro-batches, each of which has one of every data shard.
+        """Gathers the micro-batches, each of which has a part of every data shard.
 
         Args:
             run: What is trained.
@@ -96,7 +96,7 @@ class Layouts:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the devices of this process, and so those of every other, hold a copy of everything."""
+        """Whether the devices of this process, and therefore those of every other process, hold a copy of everything."""
         return len({each["tensor"] for each in self.coordinates}) == self.mesh.dim_size("tensor")
 
     @property
@@ -105,7 +105,7 @@ class Layouts:
         return any(not any(each.values()) for each in self.coordinates)
 
     def pieces(self, path: str, tensor: tf.Tensor, layout: dtensor.Layout) -> Iterator[StatePiece]:
-        """Yields the shards of this process's devices; of copies, the first on the mesh.
+        """Yields the shards of this process's devices; of several copies, only the first on the mesh.
 
         Args:
             path: As in `StatePiece`.
@@ -124,7 +124,7 @@ class Layouts:
         return [weights.nbytes(shards) for shards in zip(*map(dtensor.unpack, tensors), strict=True)]
 
     def mean(self, value: float) -> float:
-        """Computes the mean of a number over all devices, for each of which its process gives one."""
+        """Computes the mean of a number over all devices, whose processes give one each."""
         if len(self.devices) == self.mesh.size:
             return value
         axes = self.mesh.dim_names

@@ -1,4 +1,4 @@
-"""The training step seen from above: one program over full tensors, which DTensor shards as their layouts say.
+"""The training step as one global program over full tensors, which DTensor shards by their layouts.
 
 The parts are those of `program.py`: gradients of each micro-batch, exchange, clip, update. There is no exchange to
 write, since every tensor means the full one. Gradients and update are two functions: in one, DTensor (tensorflow
@@ -142,7 +142,7 @@ class DTensorProgram:
         return self._expanded.sends(self.run.mesh.only_axis)
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """Returns the shards that each device of this process holds; what a step gathers is in the expanded function only."""
+        """Returns the shards that each device of this process holds; what a step gathers is only in the expanded function."""
         gathered = self._expanded.gathered_variable_bytes()
         params_bytes = self.layouts.local_bytes(v.read_value() for v in self.params.values())
         slots_bytes = self.layouts.local_bytes(v.read_value() for slot in self.slots.values() for v in slot.values())
@@ -161,7 +161,7 @@ class DTensorProgram:
         )
 
     def measures(self) -> Mapping[str, float]:
-        """This strategy has no quantities of its own."""
+        """Returns nothing: this strategy has no quantities of its own."""
         return {}
 
     def sync(self) -> None:
@@ -170,7 +170,7 @@ class DTensorProgram:
             shard.numpy()
 
     def close(self) -> None:
-        """TensorFlow's collectives end with the process."""
+        """Does nothing: TensorFlow's collectives end with the process."""
 
 
 def _lookup(table: dtensor.DVariable, ids: tf.Tensor) -> tf.Tensor:

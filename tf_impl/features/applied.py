@@ -1,4 +1,4 @@
-"""The features of a model as models, programs and descriptions meet them: they are put in here, and nobody else names one."""
+"""Applies the features of a model to models, programs and descriptions; no other module names one."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Within = batch_norm.BatchNorm
-"""A layer that a feature puts behind the product of another one."""
+"""A layer that a feature adds after the product of another one."""
 
 
 def layers_of(layers: Iterable[Any]) -> dict[str, tuple[str, ...]]:
@@ -37,12 +37,12 @@ def layers_of(layers: Iterable[Any]) -> dict[str, tuple[str, ...]]:
 
 
 def switch_layers(layers: Sequence[Any], features: Features, running: Sequence[tf.Variable]) -> None:
-    """Switches layers of a user's model off whose effect depends on how the batch is split.
+    """Switches off layers of a user's model whose effect depends on how the batch is split.
 
     Args:
         layers: All of them.
         features: The request.
-        running: Other variables that training moves.
+        running: Other variables that training updates.
     """
     dropout.switch(layers, features)
     batch_norm.switch(layers, features, running)

@@ -1,4 +1,4 @@
-"""Batch normalisation, written out: TensorFlow's fused one has no float64, and Keras' has other numbers."""
+"""Batch normalisation, written out: TensorFlow's fused one has no float64, and Keras' computes other numbers."""
 
 import functools
 import inspect
@@ -103,12 +103,12 @@ def batch_norm(spec: ModelSpec, variable: "VariableFactory", name: str) -> Batch
 
 
 def switch(layers: Sequence[Any], features: Features, held: Sequence[tf.Variable]) -> None:
-    """Has the batch normalisations of a user's model use and keep their running statistics, or take those of all replicas.
+    """Makes the batch normalisations of a user's model use and keep their running statistics, or compute those of all replicas.
 
     Args:
         layers: Those of the model.
         features: The request.
-        held: Other variables that training moves, which are kept with the running statistics.
+        held: Other variables that training updates, which are kept with the running statistics.
     """
     if features.batch_norm == "frozen":
         freeze(layers, held)
@@ -124,10 +124,10 @@ def norms_of(layers: Iterable[Any]) -> list[Any]:
 
 
 def freeze(layers: Sequence[Any], held: Sequence[tf.Variable]) -> Callable[[], None]:
-    """Has batch normalisations, and the layers that hold some variables, compute as in evaluation.
+    """Makes batch normalisations, and the layers that hold some variables, compute as in evaluation.
 
     Args:
-        layers: Those of a user's model.
+        layers: The layers of a user's model.
         held: The variables.
 
     Returns:

@@ -1,7 +1,7 @@
-"""What stands in the place of each random draw of a user's forward pass: its mean, which no seed and no shard changes.
+"""The replacement of each random draw of a user's forward pass: its mean, which depends on no seed and no shard.
 
-Dropout then passes on what it takes. What is replaced are the functions of TensorFlow that draw, which those of Keras call. What
-draws elsewhere, as in NumPy, is not held still by this.
+Dropout then passes on its inputs. TensorFlow's functions that draw, which Keras' call, are replaced. Draws elsewhere, as in
+NumPy, are not held still by this.
 """
 
 import inspect
@@ -13,7 +13,7 @@ import tensorflow as tf
 from samestep.common.workload.draws import Still
 
 Replace = Callable[[tf.Tensor, Mapping[str, Any]], tf.Tensor]
-"""(what was drawn, the arguments by name) -> what is returned in its place."""
+"""(what was drawn, the arguments by name) -> what is returned instead."""
 
 
 def _instead(replace: Replace) -> Still:
@@ -79,4 +79,4 @@ _REPLACED: Mapping[tuple[Any, str], Replace] = {
 }
 
 STILL: Mapping[tuple[Any, str], Still] = {where: _instead(replace) for where, replace in _REPLACED.items()}
-"""Where a function is looked up, and its names -> what it returns instead of a draw."""
+"""The module in which a function is looked up, and its names -> what it returns instead of a draw."""

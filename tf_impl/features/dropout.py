@@ -1,4 +1,4 @@
-"""Dropout whose mask depends on the examples alone, not on who computes them; and that of a user's model, held still."""
+"""Dropout whose mask depends only on the examples, not on the device; and the dropout of a user's model, held still."""
 
 import inspect
 import math
@@ -17,7 +17,7 @@ from samestep.tf_impl.features.draws import STILL
 
 
 class Dropout:
-    """Keeps some elements of each example, times 1 / (1 - rate); the identity in evaluation, and at a rate of 0.
+    """Keeps some elements of each example, multiplied by 1 / (1 - rate); the identity in evaluation, and at a rate of 0.
 
     Attributes:
         part: Returns which of the equal, contiguous parts of an example's activations it is given; 0 where it is the whole.
@@ -54,13 +54,13 @@ def dropout(spec: ModelSpec, number: int) -> Dropout:
 
 
 def prepare(features: Features) -> None:
-    """Makes the functions ready that draw random numbers in a forward pass; to be done before the user's file is imported."""
+    """Prepares the functions that draw random numbers in a forward pass; must be called before the user's file is imported."""
     if features.dropout is False:
         DRAWS.install(STILL)
 
 
 def switch(layers: Iterable[Any], features: Features) -> None:
-    """Switches every dropout of a user's model off if that is asked for, and holds its other random draws still.
+    """Switches off every dropout of a user's model if that is requested, and holds its other random draws still.
 
     Args:
         layers: Those of the model.
@@ -72,7 +72,7 @@ def switch(layers: Iterable[Any], features: Features) -> None:
 
 
 def held_still(layers: Iterable[Any]) -> dict[int, Stilled]:
-    """Switches every dropout of a user's model off, and holds its other random draws still.
+    """Switches off every dropout of a user's model, and holds its other random draws still.
 
     Args:
         layers: Those of the model.

@@ -19,7 +19,7 @@ def with_balance(run: Run, loss: "Loss", model: "Logits") -> "Loss":
     Args:
         run: What is trained.
         loss: A replica's part of the mean loss.
-        model: What was called on the part before its loss is asked for.
+        model: The model, which was called on the part before.
     """
     if not balance_of(run.workload.model):
         return loss

@@ -37,7 +37,7 @@ def summed_loss(spec: ModelSpec) -> Loss:
 
 
 def predictor(model: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns the forward pass in evaluation, where it is another one."""
+    """Returns the forward pass in evaluation, which may differ."""
     if isinstance(model, UserModel):
         return lambda x: main_outputs(model.predict(x))
     return functools.partial(_evaluated, model) if isinstance(model, Mlp | BabyCNN) else model

@@ -1,4 +1,4 @@
-"""What a Keras model adds to its loss, beside that of its targets: regularizers, losses of activities, and `add_loss`."""
+"""What a Keras model adds to the loss of its targets: regularizers, losses of activities, and `add_loss`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ _ROUNDING = 1e-9
 
 
 class Added:
-    """The losses that regularizers make of the weights of a Keras model, and that its layers add when they are called."""
+    """The losses of regularizers on the weights of a Keras model, and those that its layers add when they are called."""
 
     def __init__(self, model: Any) -> None:
         """Keeps the losses apart that replicas add.
@@ -30,13 +30,13 @@ class Added:
         """Sums all of them, with what layers added in the last call in this thread; None if there are none.
 
         Args:
-            dtype: The dtype of the sum: a layer that computes in two bytes adds two bytes.
+            dtype: The dtype of the sum, since a layer that computes in two bytes adds a number of two bytes.
         """
         found = self._model.losses if self._layers else ()
         return tf.add_n([tf.reduce_sum(tf.cast(loss, dtype)) for loss in found]) if found else None
 
     def by_name(self) -> dict[str, float]:
-        """Returns what each of them is called, and how large it is after the last call, outside of functions."""
+        """Returns name -> value of each of them after the last call, outside of functions."""
         found = {}
         for layer in self._layers:
             if own := losses_of(layer):
@@ -52,7 +52,7 @@ class Added:
         return found
 
     def sums(self, call: Callable[[Inputs], object], inputs: Inputs) -> tuple[str, ...]:
-        """Returns the layers that add what is not a mean over examples: on shards of a batch that is another loss.
+        """Returns the layers that add something that is not a mean over examples, which is another loss on shards of a batch.
 
         Args:
             call: Calls the model, with random draws that are held still.

@@ -24,7 +24,7 @@ class BabyCNN:
         self.output = Linear(variable, "output")
 
     def segments(self) -> dict[str, SegmentFunction]:
-        """Two blocks and two linear layers; channels come last in the neutral layout and in TensorFlow's."""
+        """Returns two blocks and two linear layers; channels come last in the neutral layout and in TensorFlow's."""
         return {
             "blocks/0": lambda x: self._block(0, tf.reshape(x, (-1, *self.image))),
             "blocks/1": lambda x: self._flat(self._block(1, x)),

@@ -12,7 +12,7 @@ from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, VariableFactory
 
 
 class Stacked:
-    """Linear layers side by side, each for some of the rows; what it keeps has a shape that no routing changes."""
+    """Linear layers side by side, each for some of the rows; the shapes of what it keeps do not depend on routing."""
 
     def __init__(self, variable: VariableFactory, name: str, bias: bool) -> None:
         self.kernel = variable(f"{name}/kernel")
@@ -57,10 +57,10 @@ class Stacked:
 
 
 class Experts:
-    """Sum over the k likeliest experts of each token, by their probabilities over the sum of these.
+    """Sums the k likeliest experts of each token, weighted by their probabilities over the sum of these.
 
     Attributes:
-        noted: The tokens of each expert and the sums of its probabilities, of the last call.
+        noted: The tokens of each expert and the sums of its probabilities in the last call.
     """
 
     def __init__(self, variable: VariableFactory, name: str, spec: TransformerSpec) -> None:
@@ -86,11 +86,11 @@ class Experts:
         return tf.reshape(tf.matmul(weights_Nk[:, None], out_NkD), (-1, tokens, width))
 
     def compute(self, x_SD: tf.Tensor, counts_E: tf.Tensor) -> tf.Tensor:
-        """Has experts compute: [S, D] -> [S, D].
+        """Computes the experts: [S, D] -> [S, D].
 
         Args:
-            x_SD: What the first expert takes, then what the second one takes, and so on.
-            counts_E: How much each one takes.
+            x_SD: The inputs of the first expert, then those of the second one, and so on.
+            counts_E: The number of inputs of each expert.
         """
         inner = self.up(x_SD, counts_E)
         if self.gate is None:

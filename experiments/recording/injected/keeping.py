@@ -1,8 +1,8 @@
-"""Keeps what a rerun of a recorded script is about to write over or remove, so that `samestep diff` can put it back afterwards.
+"""Keeps what a rerun of a recorded script is about to overwrite or remove, for `samestep diff` to put back afterwards.
 
-A rerun does all that the script does in its first steps, from weights that are changed: the checkpoint that it would leave is
-not the user's. Python says beforehand what it opens, renames and removes (its audit events, PEP 578). What compiled code opens
-by itself is followed by the functions that are called for it. What a program that is not Python writes is not seen.
+A rerun does everything that the script does in its first steps, from changed weights: the checkpoint that it would leave is not
+the user's. Python announces what it opens, renames and removes (audit events, PEP 578). Files that compiled code opens itself
+are followed by the functions that are called for that. Files that a program other than Python writes are not seen.
 
 `samestep record` copies this file beside `sitecustomize.py`, which runs it first of all: it must run in any Python.
 """
@@ -46,14 +46,14 @@ _WRITERS = (
     ("tensorflow.python.checkpoint.checkpoint", "TrackableSaver.save", 1, "file_prefix", _PREFIX),
     ("tensorflow.python.saved_model.save", "save_and_return_nodes", 1, "export_dir", _TREE),
 )
-"""The functions whose compiled code opens files: module, name, the argument that says where, and what lies there."""
+"""The functions whose compiled code opens files: module, name, the argument with the path, and what is at that path."""
 
 
 class Keeper:
     """Copies each file before this process first changes it. All processes of a rerun share one list.
 
     Attributes:
-        modules: Those that are to be followed once they are imported.
+        modules: The modules to follow once they are imported.
     """
 
     modules = tuple({each[0].partition(".")[0] for each in _WRITERS})
@@ -77,14 +77,14 @@ class Keeper:
         self._lock, self._is_busy = threading.RLock(), False
 
     def listen(self, event, arguments):
-        """Hears of what Python is about to do.
+        """Gets an audit event, which says what Python is about to do.
 
         Args:
             event: The name of an audit event.
             arguments: Its arguments.
 
         Raises:
-            OSError: What is to be overwritten cannot be copied, so it must not be.
+            OSError: A file cannot be copied, so it must not be overwritten.
         """
         if event == "open":
             path, _, flags = arguments
@@ -108,13 +108,13 @@ class Keeper:
                 self.keep(path + each, is_update=True)
 
     def keep(self, path, is_link=False, is_update=False, is_made=False):
-        """Copies what has a path, unless that was done; notes it if nothing has.
+        """Copies the file at a path, unless that was done; notes the path if nothing is there.
 
         Args:
-            path: The path; a descriptor is of a file that was opened before.
-            is_link: Whether a link is meant itself, and not what it points to.
+            path: The path, or the descriptor of a file that was opened before.
+            is_link: Whether a link itself is meant, and not its target.
             is_update: Whether the file is opened to change a part of it.
-            is_made: Whether compiled code has made the file just now, under a name that nobody could know before.
+            is_made: Whether compiled code has just made the file, under a name that could not be known before.
         """
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
@@ -137,11 +137,11 @@ class Keeper:
                 self._is_busy = False
 
     def keep_tree(self, path, target=None):
-        """Copies what has a path and all that is below it, before it gets another name or is gone.
+        """Copies a path and everything below it, before it is renamed or removed.
 
         Args:
             path: The path.
-            target: The other name; None if it has none.
+            target: The new name; None if it is removed.
         """
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
@@ -195,7 +195,7 @@ class Keeper:
         return dict(linked, kind="file", copy=os.path.basename(copy))
 
     def follow(self, module):
-        """Follows the functions of a module that was imported just now.
+        """Follows the functions of a module that was just imported.
 
         Args:
             module: The name of any module.

@@ -1,4 +1,6 @@
-"""Python imports this at its start in a recorded command. It waits for the import of torch or Keras and then starts a recorder.
+"""Python imports this module at its start in a recorded command.
+
+It waits for the import of torch or Keras and then starts a recorder.
 
 `samestep record` copies it into a folder of its own, beside a file for notes. It imports nothing that takes time, and it must run
 in any Python: samestep itself is imported with the framework. A module of the same name that this one shadows is run afterwards,
@@ -11,11 +13,11 @@ import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _BARE = "tensorflow"
-"""A framework that is recorded once Keras is there."""
+"""The framework that is recorded once Keras is imported."""
 _FUNCTIONS = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 _RECORDERS = {"torch": "samestep.torch_impl.recording", "keras": "samestep.tf_impl.recording"}
 _KEEPING = os.path.join(_HERE, "keeping.py")
-"""Beside this file in a rerun alone."""
+"""The module that is beside this file only in a rerun."""
 
 
 class _Finder:
