@@ -4,7 +4,8 @@ import dataclasses
 import importlib
 from collections.abc import Mapping
 
-FRAMEWORKS = {"numpy": "samestep.common.reference", "torch": "samestep.torch_impl", "tf": "samestep.tf_impl"}
+ORACLE_FRAMEWORK = "numpy"
+FRAMEWORKS = {ORACLE_FRAMEWORK: "samestep.common.reference", "torch": "samestep.torch_impl", "tf": "samestep.tf_impl"}
 """Framework -> package. The only place that maps one to the other; `importlib` does the rest."""
 
 

@@ -4,11 +4,11 @@ import dataclasses
 
 from samestep.common.features import Features
 from samestep.common.flags import MAX_FACTOR, MAX_STEPS, Scalar, flag
-from samestep.common.frameworks import FRAMEWORKS
+from samestep.common.frameworks import FRAMEWORKS, ORACLE_FRAMEWORK
 from samestep.common.techniques import Techniques
 from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
 
-ORACLE = "numpy:oracle"
+ORACLE = f"{ORACLE_FRAMEWORK}:oracle"
 """The strategy that every run is compared with."""
 
 MAX_DEVICES = 2**14

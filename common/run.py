@@ -7,6 +7,7 @@ from samestep.common.catalog import read_options, strategies_of, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.features.used import refuse_features, switched, takes_shares
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
+from samestep.common.frameworks import ORACLE_FRAMEWORK
 from samestep.common.mesh import Mesh
 from samestep.common.optimizer import check_optimizer, read_optimizer
 from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig
@@ -198,7 +199,7 @@ def _check_framework(config: RunConfig, workload: Workload) -> None:
     """Refuses a user's model in a framework for which their file has no builder."""
     built_by = workload.model.facts.frameworks
     if built_by and config.framework not in built_by:
-        if config.framework == "numpy":
+        if config.framework == ORACLE_FRAMEWORK:
             raise ConfigError(f"the oracle has no model of {config.model}; its reference is its own run on one device.")
         raise ConfigError(
             f"{config.model} has no model for {config.framework}; add `{config.framework}=` to its samestep.Model, or choose "
@@ -227,7 +228,7 @@ def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int)
 
 def _check_devices(run: Run) -> None:
     """Refuses several devices where a row has one; but the oracle also computes what each of several would have."""
-    has_shares = run.framework == "numpy" and (bool(counts_devices(run.techniques)) or takes_shares(run))
+    has_shares = run.framework == ORACLE_FRAMEWORK and (bool(counts_devices(run.techniques)) or takes_shares(run))
     if not run.strategy.axes and run.mesh.size > 1 and not has_shares:
         others = ", ".join(row.name for row in strategies_of(run.framework) if row.axes)
         raise ConfigError(f"{run.name} runs on one device, not on {run.mesh.size}; for more choose from: {others}.")

@@ -17,11 +17,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from samestep.common.frameworks import FRAMEWORKS, ORACLE_FRAMEWORK
 from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation
 from samestep.common.judging.reference_run import Rerun, without_counterpart
 from samestep.common.judging.roundoff import EXPLAINED, SPREAD
 from samestep.common.program import TrainState
-from samestep.common.request import FRAMEWORKS, UNIT_ROUNDOFF
+from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import flags_of, gradient_error
 
@@ -100,7 +101,7 @@ def _steps_agree(run: Run, bad: int, start: TrainState, rerun: Rerun, alone: Rer
 
 def load_diagnosis() -> types.ModuleType:
     """Imports the module that takes steps in the oracle, which lies above this one in the order of imports."""
-    return importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
+    return importlib.import_module(FRAMEWORKS[ORACLE_FRAMEWORK] + ".diagnosis")
 
 
 def replay_to(run: Run, rerun: Rerun, step: int) -> tuple[Sequence[float], TrainState]:

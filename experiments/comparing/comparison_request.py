@@ -7,11 +7,12 @@ from samestep.common.catalog import framework_info
 from samestep.common.cell import Cell, parse_cells
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
-from samestep.common.request import FRAMEWORKS, RunConfig
+from samestep.common.frameworks import FRAMEWORKS, ORACLE_FRAMEWORK
+from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
 from samestep.experiments.cli.vary import MAX_VALUES, split_values
 
-FRAMEWORKS_COMPARED = [framework for framework in FRAMEWORKS if framework != "numpy"]
+FRAMEWORKS_COMPARED = [framework for framework in FRAMEWORKS if framework != ORACLE_FRAMEWORK]
 SHARED = [
     name for name, field in flags(RunConfig).items() if field.metadata["compared"] and not field.metadata["place"]
 ]

@@ -11,8 +11,8 @@ from markupsafe import Markup, escape
 
 from samestep.common.catalog import framework_info
 from samestep.common.files.reading import read_text
+from samestep.common.frameworks import ORACLE_FRAMEWORK
 from samestep.common.workload.declaration import BUILDERS
-from samestep.common.workload.models.facts import ORACLE_FRAMEWORK
 
 HERE = Path(__file__).parent
 """The folder of the templates, the style sheets and the script."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from samestep.common.catalog import framework_info, row_module
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.files.written import seal
+from samestep.common.frameworks import ORACLE_FRAMEWORK
 from samestep.common.request import Launch, RunConfig
 from samestep.common.runtime.measured import Measured, adapter
 from samestep.common.runtime.parent.attempts import Attempts, begin_again, prepare, recorded_end
@@ -219,7 +220,7 @@ class Launcher:
     def _server(self, framework: str, threads: int, timeout_seconds: float, package: str = "") -> ForkClient:
         key = (framework, threads, package)
         if key not in self._servers or not self._servers[key].alive:
-            worker = self._worker if framework != "numpy" else WORKER
+            worker = self._worker if framework != ORACLE_FRAMEWORK else WORKER
             self._servers[key] = ForkClient(framework, threads, worker, self._scratch.name)
             adapter(Measured)  # made while the server imports its framework
         self._servers[key].timeout_seconds = timeout_seconds

@@ -4,12 +4,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from samestep.common.frameworks import ORACLE_FRAMEWORK
 from samestep.common.workload.models.findings import DeclaredFindings, Use
 
 if TYPE_CHECKING:
     from samestep.common.workload.models.spec import ModelSpec, Segment
-
-ORACLE_FRAMEWORK = "numpy"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
