@@ -1,7 +1,7 @@
-"""Devices, threads, and the group of processes: where ranks first meet, and what they leave.
+"""Devices, threads, and the process group: how ranks join and leave it.
 
-Who is missing, and whether all were given the same run, is found before anything is sent: torch's own rendezvous names no
-rank that does not come, and hands tensors of other shapes on without a word.
+Missing ranks, and ranks that were given another run, are found before anything is sent: torch's own rendezvous does not name a
+missing rank, and passes tensors of other shapes without an error.
 """
 
 import datetime
@@ -23,11 +23,11 @@ from samestep.torch_impl.rows.options import takes_zigzags
 from samestep.torch_impl.upstream import absent_store
 
 PATIENCE = 0.8
-"""The share of the run's timeout after which ranks stop waiting. They report before the launcher ends them, since they
-have the name of the rank that is missing."""
+"""The share of the run's timeout after which ranks stop waiting. They report before the launcher ends them, because they know
+which rank is missing."""
 
 ABSENT = "SAMESTEP_ABSENT_RANKS"
-"""Set where a step of rank 0 is observed, and no other rank is there."""
+"""The environment variable that is set where a step of rank 0 is observed, without any other rank."""
 
 
 def use_device(run: Run, may_share: bool = False) -> torch.device:
@@ -112,7 +112,7 @@ def leave_group() -> None:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits until the device has done what was handed to it."""
+    """Waits until the device has finished its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -130,7 +130,7 @@ def timeout_seconds() -> float:
 def peer_seconds() -> float:
     """Returns how long the framework itself waits for a peer.
 
-    Where a launcher watches, that is longer than the launcher's own patience: its message is better, and the time in
+    Where a launcher watches, that is longer than the launcher's own timeout: the launcher's message is better, and the time in
     which the whole machine was suspended counts for the framework.
     """
     return timeout_seconds() * (10 if LAUNCHED_AT in os.environ else 1 / PATIENCE)
@@ -140,7 +140,7 @@ def meet(run: Run) -> dist.Store:
     """Waits for every rank at MASTER_ADDR and MASTER_PORT; returns the store through which they found each other.
 
     Raises:
-        WorkerFailed: The port is taken, nobody answers there, a rank does not come or was started twice, or one was given
+        WorkerFailed: The port is taken, nobody answers there, a rank does not join or was started twice, or one was given
             another run.
     """
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

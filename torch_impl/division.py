@@ -1,4 +1,4 @@
-"""Which rank saves which part of the state: of what several ranks hold, one."""
+"""Which rank saves which part of the state: one of the ranks that hold it."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import torch.distributed as dist
 from samestep.common.program import StatePiece
 
 _SPREAD = ("params", "slots")
-"""What any of its holders may save, since their copies are equal; of buffers that differ, those of the first rank count."""
+"""Parts that any holder may save, because the copies are equal; where buffers differ, the first rank's count."""
 
 
 class Division:
@@ -27,11 +27,11 @@ class Division:
 
     @property
     def is_needless(self) -> bool:
-        """Whether it is known that every rank holds all there is."""
+        """Whether it is known that every rank holds the whole state."""
         return self._is_decided and self._own is None
 
     def take(self, held: Sequence[StatePiece]) -> list[StatePiece] | None:
-        """Returns those that this rank saves of the pieces it holds; None if every rank holds all there is."""
+        """Returns which of the pieces that this rank holds it saves; None if every rank holds the whole state."""
         keys = {_key(piece): piece for piece in held if piece.array.size}
         if not self._is_decided:
             self._own, self._is_decided = self._divide({key: piece.array.nbytes for key, piece in keys.items()}), True

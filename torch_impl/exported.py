@@ -20,7 +20,7 @@ def write_exported(state: TrainState, folder: Path) -> None:
 
     Args:
         state: The state of the whole model.
-        folder: A new folder: written into one that is there, it would mix two steps (docs/found.md).
+        folder: A new folder: writing into an existing one would mix two steps (docs/found.md).
     """
     model = {usual_name(name): _tensor(name, array) for name, array in state.params.items()}
     model |= {name.replace("/", "."): torch.from_numpy(array) for name, array in state.buffers.items()}

@@ -1,8 +1,9 @@
-"""Which parameters got a gradient in a step, where not all may: the ranks agree, as each sees other examples.
+"""Which parameters got a gradient in a step, where some may not: the ranks agree, because each has other examples.
 
 Torch's optimizers leave a parameter without a gradient as it is: it does not decay, its momentum stays, and its updates are
-not counted. On one device that is a parameter which no example of the batch reaches. So it is with several: one that any
-rank's examples reach is updated on all, and one that none reach on none. DDP does so with `find_unused_parameters`.
+not counted. On one device these are the parameters that no example of the batch reaches. Several ranks do the same: a parameter
+that any rank's examples reach is updated on all ranks, and one that no example reaches on none. DDP does so with
+`find_unused_parameters`.
 """
 
 import contextlib
@@ -31,11 +32,11 @@ def agree(reached: Sequence[bool], device: torch.device, group: dist.ProcessGrou
 
 
 def hook_gathered(model: nn.Module, hook_of: Callable[[nn.Parameter], Callable[[torch.Tensor], None]]) -> None:
-    """Has a hook called whenever a gathered parameter gets a gradient; to be done before the first forward pass.
+    """Registers a hook to be called whenever a gathered parameter gets a gradient; call it before the first forward pass.
 
     Args:
         model: The model, sharded from its root on.
-        hook_of: Makes the hook of a parameter, given it as it is at rest.
+        hook_of: Makes the hook of a parameter, given its sharded form.
     """
     for block in [each for each in model.modules() if isinstance(each, FSDPModule)]:
         _watch(block, hook_of)
@@ -58,7 +59,7 @@ def _watch(block: nn.Module, hook_of: Callable[[nn.Parameter], Callable[[torch.T
 
 
 class ShardedReach:
-    """Follows the gradients of what `fully_shard` gathers, and drops those that no rank's examples reached.
+    """Follows the gradients of what `fully_shard` gathers, and drops the gradients of parameters that no rank's examples reached.
 
     `fully_shard` exchanges zeros for what this rank's examples did not reach, so that all ranks exchange the same.
     """

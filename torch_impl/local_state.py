@@ -1,4 +1,4 @@
-"""The part of a training state that one process holds: snapshot, restored, measured, and merged with the other parts."""
+"""The part of a training state that one process holds: how it is copied, restored, measured, and merged with the other parts."""
 
 import contextlib
 import dataclasses
@@ -28,7 +28,7 @@ class HeldState(Protocol):
         """Copies parameters and optimizer state, gathered."""
 
     def pieces(self) -> list[StatePiece] | None:
-        """Returns the parts of the state that this process holds, nothing gathered; None where they cannot be told."""
+        """Returns the parts of the state that this process holds, without gathering; None where they are not known."""
 
     def restore(self, state: TrainState) -> None:
         """Copies this process's part of everything in place."""
@@ -53,8 +53,9 @@ class LocalState:
         keys: What the optimizer keeps for each of them: neutral name -> torch's key, as in `slot_keys`.
         full_tensor: Gathers a parameter as one whole tensor.
         buffers: The model's buffers by neutral name.
-        counts: Whether some updates may leave a parameter out, so that each has a count.
-        particular: What the optimizer keeps of some parameters, as `particular_slots` finds it; of others, every slot.
+        counts: Whether some updates may leave out a parameter, so that each has its own count.
+        particular: What the optimizer keeps for some parameters, as `particular_slots` finds it; it keeps every slot for the
+            others.
     """
 
     named: Mapping[str, Weight]
@@ -170,7 +171,7 @@ class LocalState:
 
 
 def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Module) -> LocalState:
-    """Builds the local state of a process that has the optimizer state of what it holds.
+    """Builds the local state of a process that has the optimizer state of the parameters that it holds.
 
     Args:
         run: What is trained.
@@ -215,7 +216,7 @@ def gather_states(own: TrainState | None, device: torch.device) -> list[TrainSta
 
 
 def merge(parts: Iterable[TrainState]) -> TrainState:
-    """Makes one state of parts that hold different parameters; not all of them know what earlier runs skipped."""
+    """Merges parts that hold different parameters into one state; not all of them know what earlier runs skipped."""
     step, skipped, params, counts = 0, 0, {}, {}
     slots: dict[str, Arrays] = {}
     buffers: Arrays = {}

@@ -1,8 +1,9 @@
 """The axis `context`: every device has the whole model, and of each example some of the positions.
 
-All but attention treats positions one by one. Attention exchanges: each rank hands over its positions of all heads and gets
-all positions of its own heads, computes attention as one device does, and hands the outputs back (Ulysses). No number is added
-up in another order than on one device. Or keys and values come to the queries (`key_exchange.py`).
+All layers but attention treat positions one by one. Attention exchanges positions for heads (DeepSpeed-Ulysses): each rank
+sends its positions of all heads, gets all positions of its own heads, computes attention as one device does, and sends the
+outputs back. The order of summation is that of one device. Alternatively, keys and values come to the queries
+(`key_exchange.py`).
 
 Shape suffixes: B batch, T tokens, t tokens of a rank, H heads, h heads of a rank, K width of a head, N ranks.
 
@@ -33,7 +34,7 @@ Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class HeadExchange:
-    """Attention on all positions of some heads, of what lies in parts by positions."""
+    """Attention on all positions of some heads, when the inputs are divided by positions."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         """Keeps the ranks that have the parts."""
@@ -68,7 +69,7 @@ def place_positions(model: nn.Module, part: Chunk) -> None:
 
     Args:
         model: The model, or a stage of it.
-        part: Which part of them.
+        part: Which part of them it is given.
     """
     for module in model.modules():
         if isinstance(module, Embedding | Attention):
@@ -83,7 +84,7 @@ def attend_parts(
     """Mixes values: [B, H, t, K] each -> [B, H, t, K]; whole examples, as in evaluation, lie in no parts.
 
     Args:
-        attend: What takes parts.
+        attend: Computes attention when positions are divided.
         whole: The number of positions of an example.
         q_BHtK: Queries.
         k_BHtK: Keys.
@@ -93,11 +94,11 @@ def attend_parts(
 
 
 def exchange_positions(run: Run[ContextOptions], model: nn.Module, mesh: DeviceMesh) -> None:
-    """Has a model, or a stage of it, take some of the positions, and every attention exchange what the run asks for, in place.
+    """Makes a model, or a stage of it, take some of the positions, and every attention exchange what the run asks for, in place.
 
     Args:
         run: What is trained; without several ranks along `context` nothing changes.
-        model: What other axes have left of the model.
+        model: The model, or the part of it that other axes left to this rank.
         mesh: All ranks.
     """
     if run.mesh.axis("context") == 1:

@@ -12,14 +12,14 @@ from samestep.torch_impl.sharded import free_after_prediction
 
 MEBIBYTE = 1 << 20
 ONE_BUCKET = 1 << 60
-"""More than any model has."""
+"""More bytes than the gradients of any model have."""
 
 
 def wrap(run: Run, bare: nn.Module, bucket_bytes: int | None = None) -> DistributedDataParallel:
     """Wraps a model in DDP; the gradients are views of the buckets, which saves a second copy of them.
 
     Args:
-        run: What is trained; without overlap all gradients go into one bucket, which is full when the last one is there.
+        run: The run; without overlap all gradients go into one bucket, which is full when the last gradient has been computed.
         bare: The model.
         bucket_bytes: About the size of a bucket; None leaves it to DDP.
     """
@@ -31,12 +31,12 @@ def wrap(run: Run, bare: nn.Module, bucket_bytes: int | None = None) -> Distribu
 
 
 def replicate(model: nn.Module, mesh: DeviceMesh, apart: Iterable[nn.Parameter] = ()) -> None:
-    """Replicates what other axes have left of a model, in place: DDP does not go inside pipelines.
+    """Replicates what other axes left of a model, in place; DDP does not work inside pipelines.
 
     Args:
         model: A stage.
         mesh: The ranks that hold a replica.
-        apart: The parameters of which fewer do, whose gradients stay as they are.
+        apart: The parameters that fewer ranks hold; their gradients stay as they are.
     """
     upstream.replicate(model, mesh, apart)
     model.register_forward_hook(free_after_prediction)

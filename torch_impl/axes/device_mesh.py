@@ -37,7 +37,7 @@ def along(mesh: DeviceMesh, axes: Sequence[str]) -> DeviceMesh:
 
 
 def nested(*exchanges: Exchange) -> Callable[[bool], contextlib.AbstractContextManager[None]]:
-    """Makes one context of what several axes put around a micro-batch's passes, the first outermost."""
+    """Makes one context of the contexts that several axes put around a micro-batch's passes, the first outermost."""
 
     @contextlib.contextmanager
     def exchange(last: bool) -> Iterator[None]:

@@ -1,8 +1,8 @@
 """The axis `expert`: every device has some of the experts of each block, and takes other examples.
 
-Each token goes to the devices that have its experts, and what they return comes back: all-to-all, in parts as unequal as the
-router makes them, so none is dropped. A rank computes its experts on the tokens of all ranks, in the order of the examples, as
-one device does.
+Each token is sent to the devices that have its experts, and their outputs are sent back: an all-to-all whose parts are as
+unequal as the router makes them, so no token is dropped. A rank computes its experts on the tokens of all ranks, in the order
+of the examples, as one device does.
 
 Shape suffixes: S slots of a rank, a token and an expert that it takes; R slots of all ranks for experts of this one; D width,
 E experts, e experts of a rank, N ranks.
@@ -28,11 +28,11 @@ from samestep.torch_impl.observing.recorder import SendRecorder
 from samestep.torch_impl.sharded import cut
 
 Compute = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""What experts take in turn [S, D], how much each one takes [E] -> what they return [S, D]."""
+"""(Tokens in the order of their experts [S, D], the number of tokens of each expert [E]) -> the experts' outputs [S, D]."""
 
 
 class TokenExchange:
-    """Experts that lie on several ranks, as if they were here."""
+    """Calls experts that are divided among several ranks as if all were on this one."""
 
     def __init__(self, compute: Compute, group: dist.ProcessGroup, recorder: SendRecorder, block: int) -> None:
         """Begins with nothing sent.
@@ -69,11 +69,11 @@ class TokenExchange:
 
 
 def exchange_tokens(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
-    """Leaves each rank some of the experts of a model, or of a stage of it, and has tokens go where theirs are, in place.
+    """Leaves each rank some of the experts of a model, or of a stage of it, and sends tokens to their experts' ranks, in place.
 
     Args:
         run: What is trained; without several ranks along `expert` nothing changes.
-        model: What other axes have left of the model, the same on every rank.
+        model: The model, or the part of it that other axes left, the same on every rank.
         mesh: All ranks.
     """
     if run.mesh.axis("expert") == 1:
@@ -88,11 +88,11 @@ def exchange_tokens(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
 
 
 def divided(parameters: Sequence[nn.Parameter], count: int) -> Exchange:
-    """Divides gradients at the end of a step: what averages others over all ranks does so for experts over fewer, or adds up.
+    """Divides gradients at the end of a step, because the gradients of experts are averaged over fewer ranks, or only summed.
 
     Args:
         parameters: Those of experts.
-        count: By what.
+        count: The divisor.
     """
 
     @contextlib.contextmanager

@@ -1,13 +1,13 @@
 """Attention of the positions of a rank to those of all ranks, which have the other keys and values: rank by rank.
 
-Each block of keys and values, one rank's, gives a mixture of values and the logarithm of what it was divided by. Two such
-mixtures make one by these logarithms, so a rank holds one block's scores at a time, and keeps of an attention what one device
-keeps of as many positions: its own queries, keys, values and outputs, and one logarithm for each output. The backward pass gets
-the blocks once more.
+Each block of keys and values, one rank's, gives partial outputs and the log-sum-exp of its scores. Two partial outputs are
+merged by their log-sum-exps, so a rank holds the scores of one block at a time, and saves for the backward pass what one device
+saves for as many positions: its own queries, keys, values and outputs, and one logarithm for each output. The backward pass
+gets the blocks once more.
 
-The positions of rank r of N are the pieces r and 2N - 1 - r of 2N, in this order. Both see the early piece of a rank before it,
-and neither the late one; of a rank behind it the late piece sees both, and the early one neither. So each block of another rank
-is half of the scores, whichever rank it is, and all ranks compute as many.
+The positions of rank r of N are the pieces r and 2N - 1 - r of 2N, in this order. Both pieces attend to the early piece of a
+lower rank, and neither to its late piece; the late piece attends to both pieces of a higher rank, and the early piece to
+neither. So each block of another rank needs half of the scores, and all ranks compute equally many.
 
 Shape suffixes: B batch, t tokens of a rank, H heads, K width of a head, N ranks.
 
@@ -25,7 +25,7 @@ import torch.distributed as dist
 from samestep.torch_impl.techniques.applied import in_full
 
 OfBlock = Callable[[int, torch.Tensor], torch.Tensor]
-"""(rank, its keys and values) -> their gradient, of what this rank computed with them."""
+"""(rank, its keys and values) -> their gradient from what this rank computed with them."""
 
 
 class Gather:
@@ -39,7 +39,7 @@ class Gather:
         """Yields ranks, each with its keys and values, until no rank needs more of them.
 
         Args:
-            own_2BHtK: Those of this rank.
+            own_2BHtK: The keys and values of this rank.
         """
         whole = own_2BHtK.new_empty((self._group.size() * 2, *own_2BHtK.shape[1:]))
         dist.all_gather_into_tensor(whole, own_2BHtK, self._group)
@@ -50,7 +50,7 @@ class Gather:
 
         Args:
             own_2BHtK: Keys and values of this rank.
-            of_block: Computes what this rank adds to a block's.
+            of_block: Computes what this rank contributes to the gradient of a block.
         """
         gradients = [of_block(rank, block) for rank, block in self.blocks(own_2BHtK)]
         summed = torch.empty_like(own_2BHtK)
@@ -59,7 +59,7 @@ class Gather:
 
 
 class Ring:
-    """Hands keys and values on from each rank to the next one, and with them the sums of their gradients so far."""
+    """Passes keys and values from each rank to the next one, and with them the sums of their gradients so far."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         """Keeps the ranks that have parts of the same examples."""
@@ -74,7 +74,7 @@ class Ring:
             block = arriving() if arriving else block
 
     def collect(self, own_2BHtK: torch.Tensor, of_block: OfBlock) -> torch.Tensor:
-        """See `Gather.collect`; after N messages a sum is back at the rank whose keys and values it is of."""
+        """See `Gather.collect`; after N messages a sum is back at the rank that has its keys and values."""
         summed = torch.zeros_like(own_2BHtK)
         for rank, block in self.blocks(own_2BHtK):
             summed = self._hand_on(summed + of_block(rank, block))()
@@ -151,7 +151,7 @@ class _Attention(torch.autograd.Function):
 
 
 def seen(rank: int, other: int, tokens: int) -> tuple[slice, slice]:
-    """Returns which queries of a rank see which keys of a rank: of its own, each those up to itself, and otherwise all of these.
+    """Returns which queries of a rank attend to which keys of a rank; with its own keys, the attention is causal.
 
     Args:
         rank: The rank that has the queries.
@@ -185,7 +185,7 @@ def attend_in_blocks(
     """Mixes the values of all ranks: [B, H, t, K] each -> [B, H, t, K].
 
     Args:
-        exchange: How keys and values come.
+        exchange: How keys and values are exchanged.
         rank: Which part of the positions this rank has.
         q_BHtK: Queries.
         k_BHtK: Keys.

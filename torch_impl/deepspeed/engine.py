@@ -60,7 +60,7 @@ class PeakBytes(TorchDispatchMode):
 
 
 class EngineUpdate:
-    """Puts the engine in the place of an optimizer, and sees the gradients that are there when its step begins."""
+    """Stands in for an optimizer, updates by the engine, and observes the gradients that are there when its step begins."""
 
     def __init__(self, engine: DeepSpeedEngine, techniques: Techniques) -> None:
         self._engine = engine
@@ -69,7 +69,7 @@ class EngineUpdate:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Those of the engine's optimizer, with its learning rate."""
+        """The parameter groups of the engine's optimizer, with its learning rate."""
         return self._engine.optimizer.param_groups
 
     def zero_grad(self) -> None:
@@ -97,7 +97,7 @@ class EngineOptimizerState:
     """The engine keeps the optimizer state of its masters; `EngineState.restore` fills it through the layout."""
 
     def local(self, parameter: nn.Parameter) -> None:
-        """Returns None, because this rank's stretches are not shaped like parameters."""
+        """Returns None, because this rank's partitions are not shaped like parameters."""
 
     def full(self, parameter: nn.Parameter, key: str, shape: Shape) -> torch.Tensor:
         """Gathers one state tensor."""
@@ -147,7 +147,7 @@ class EngineState:
         return self._full.snapshot(step)
 
     def pieces(self) -> list[StatePiece]:
-        """Returns this rank's stretches of masters and their optimizer state, cut into boxes; the rest is whole on every rank."""
+        """Returns this rank's partitions of masters and optimizer state, cut into boxes; the rest is whole on every rank."""
         found = [whole(f"buffers/{name}", buffer.detach().cpu().numpy()) for name, buffer in self._buffers.items()]
         for name, weight in self._named.items():
             if name not in self._full.trained:
@@ -169,7 +169,7 @@ class EngineState:
             yield StatePiece(path, at, of, box.transpose(permutation))
 
     def restore(self, state: TrainState) -> None:
-        """Copies this rank's stretch of everything in place; nothing is sent."""
+        """Copies this rank's partition of everything in place; nothing is sent."""
         self._set_step_count(state.updates)
         with torch.no_grad():
             for name, weight in self._named.items():

@@ -1,6 +1,6 @@
-"""What DeepSpeed's engine keeps of a model on this rank: written from full tensors, and read as the stretches that it is.
+"""The partitions of a model that DeepSpeed's engine keeps on this rank: written from full tensors, and read as partitions.
 
-The engine flattens the parameters and gives each rank a stretch of them to update: its *masters*, for which the client's
+The engine flattens the parameters and gives each rank a partition of them to update: its *masters*, for which the client's
 optimizer has its state.
 
 References:
@@ -21,7 +21,7 @@ class PartitionLayout(Protocol):
     """How a stage of ZeRO lays out what this rank keeps of the model between two steps.
 
     Attributes:
-        masters: The stretches that this rank updates.
+        masters: The partitions that this rank updates.
     """
 
     masters: list[torch.Tensor]
@@ -33,7 +33,7 @@ class PartitionLayout(Protocol):
         """Links the parameters to their optimizer state, as the engine does after its first step."""
 
     def stretch(self, parameter: nn.Parameter, key: str | None = None) -> tuple[int, torch.Tensor]:
-        """Returns where this rank's stretch of a flattened parameter begins, and its memory.
+        """Returns where this rank's partition of a flattened parameter begins, and its memory.
 
         Args:
             parameter: The parameter that the engine took.
@@ -41,7 +41,7 @@ class PartitionLayout(Protocol):
         """
 
     def write(self, parameter: nn.Parameter, value: torch.Tensor, key: str | None = None) -> None:
-        """Sets this rank's stretch of a parameter.
+        """Sets this rank's partition of a parameter.
 
         Args:
             parameter: The parameter that the engine took.
@@ -51,7 +51,7 @@ class PartitionLayout(Protocol):
 
 
 class FlatLayout:
-    """Stages 1 and 2: the parameters are whole on every rank; the masters are stretches of all of them, flattened."""
+    """Stages 1 and 2: the parameters are whole on every rank; the masters are partitions of all of them, flattened."""
 
     def __init__(self, engine: DeepSpeedEngine) -> None:
         self.masters: list[torch.Tensor] = engine.optimizer.single_partition_of_fp32_groups
@@ -67,13 +67,13 @@ class FlatLayout:
             utils.lazy_init_hp_params_optimizer_state(parameters, master, states)
 
     def stretch(self, parameter: nn.Parameter, key: str | None = None) -> tuple[int, torch.Tensor]:
-        """Returns the part of the master, or of its optimizer state, in which the parameter is; an empty one of others."""
+        """Returns the part of the master, or of its optimizer state, that holds the parameter; an empty one if none does."""
         if (mapping := parameter._hp_mapping) is None:
             return 0, self.masters[0][:0]
         return mapping.lp_fragment_address.start, mapping.get_hp_fragment(key)
 
     def write(self, parameter: nn.Parameter, value: torch.Tensor, key: str | None = None) -> None:
-        """Sets the stretch of the master or its optimizer state, and the whole of a parameter."""
+        """Sets the partition of the master or its optimizer state, and the whole of a parameter."""
         if key is None:
             parameter.copy_(value)
             utils.safe_set_full_fp32_param(parameter, value)
@@ -126,12 +126,12 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
-    """Cuts a stretch of a flattened array into boxes of the array, in the order of its numbers.
+    """Cuts a contiguous range of a flattened array into boxes of the array, in the order of its elements.
 
     Args:
-        shape: That of the array.
-        start: Where the stretch begins.
-        stop: Where it ends.
+        shape: The shape of the array.
+        start: Where the range begins.
+        stop: Where the range ends.
     """
     if len(shape) < 2:
         if start < stop:

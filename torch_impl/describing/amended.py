@@ -1,4 +1,4 @@
-"""Has a user's model and its optimizer do what the other implementation does, where the user accepts the difference."""
+"""Makes a user's model and its optimizer do what the other implementation does, where the user accepts the difference."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ _KEYS = {"learning_rate": "lr", "epsilon": "eps"}
 
 
 def amend_module(module: nn.Module, amendments: Amendments) -> None:
-    """Sets what a model does otherwise.
+    """Changes what a model does, as the amendments say.
 
     Args:
         module: The model.
@@ -32,7 +32,7 @@ def amend_module(module: nn.Module, amendments: Amendments) -> None:
 
 
 def amend_optimizer(optimizer: torch.optim.Optimizer, named: Mapping[str, Weight], amendments: Amendments) -> None:
-    """Sets what an optimizer does otherwise. A group has the settings of its first parameter.
+    """Changes what an optimizer does, as the amendments say. A group has the settings of its first parameter.
 
     Args:
         optimizer: The optimizer, in which nothing has been updated.

@@ -1,8 +1,8 @@
-"""Finds the blocks of a user's model: what FSDP gathers together before a call, and lets go of after it.
+"""Finds the blocks of a user's model: what FSDP gathers together before a call, and frees after it.
 
-A module is a block if its parameters are read inside of its own calls alone. One of which a part is called from elsewhere, or
-that hands a parameter out, is gathered with its surroundings. So is one that is called several times without gradients and
-computed again in the backward pass, as reentrant checkpointing does: FSDP2 gets its gradients wrong (torch 2.13).
+A module is a block if its parameters are read inside of its own calls alone. A module is gathered with its surroundings if a
+part of it is called from elsewhere, if it passes a parameter to other modules, or if it is called several times without
+gradients and computed again in the backward pass, as reentrant checkpointing does: FSDP2 gets its gradients wrong (torch 2.13).
 """
 
 import contextlib
@@ -30,7 +30,7 @@ def find_blocks(
     Args:
         model: The declaration.
         module: The built model.
-        inputs: Those of a few examples.
+        inputs: The inputs of a few examples.
         examples: Inputs, if its forward pass may leave out modules, which are no blocks then; else None.
         source: Where it is declared, for messages.
 

@@ -17,7 +17,7 @@ _Function = Callable[..., Any]
 
 
 class Clips:
-    """Watches `clip_grad_norm_` and `clip_grad_value_` while it is entered, by whatever name a file imports them meanwhile."""
+    """A context that watches `clip_grad_norm_` and `clip_grad_value_`, by whatever name a file imports them within it."""
 
     def __init__(self, amendments: Amendments) -> None:
         """Has seen no call.

@@ -1,4 +1,4 @@
-"""What a user's optimizer is configured to do, where `samestep port` cannot see it in numbers."""
+"""The settings of a user's optimizer that `samestep port` cannot see in numbers."""
 
 from collections.abc import Mapping
 

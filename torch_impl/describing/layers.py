@@ -14,7 +14,7 @@ from samestep.torch_impl.tracing import WHOLE, recording
 _RECURRENT = {"weight_ih": "kernel", "weight_hh": "recurrent", "bias_ih": "bias", "bias_hh": "second_bias"}
 _ROLES = {"weight": "kernel", "bias": "bias"}
 _BAG = {"weight": "value"}
-"""Of an `EmbeddingBag`, whose table is no kernel, though its neutral axes are a kernel's."""
+"""The role of the table of an `EmbeddingBag`: it is no kernel, though its neutral axes are those of a kernel."""
 
 
 def describe_layers(model: nn.Module, inputs: Inputs) -> tuple[ParameterLayer, ...]:

@@ -1,4 +1,4 @@
-"""Finds out by experiment what the user's optimizer keeps, and what it makes of parts of parameters and of some of them."""
+"""Finds out by experiment what state the user's optimizer keeps, and how it updates parts of parameters, and some of them."""
 
 import contextlib
 import inspect
@@ -22,7 +22,7 @@ from samestep.torch_impl.optimizers import own
 _SAME = 1e-9
 """How far two updates in float64 may be apart, relative to the largest move of a parameter."""
 _STEPS = 2
-"""The second one depends on what the first one left."""
+"""The second step depends on the state that the first one left."""
 RANKS = 2
 Values = list[torch.Tensor]
 Build = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
@@ -66,7 +66,7 @@ def describe_optimizer(model: Model, module: nn.Module, source: str) -> Describe
 
 
 def refuse_closure(made: torch.optim.Optimizer) -> DescribedOptimizer | None:
-    """Refuses an optimizer that takes the gradient anew within a step; returns None for any other.
+    """Refuses an optimizer that computes the gradient again within a step; returns None for any other.
 
     Args:
         made: The optimizer.
@@ -146,7 +146,7 @@ def _sharded(build: Build, start: Values, gradients: Values) -> Values | None:
 
 @contextlib.contextmanager
 def two_ranks() -> Iterator[dist.DeviceMesh]:
-    """Makes a context in which this process computes what each of two ranks would (torch 2.13)."""
+    """Makes a context in which this process computes what each of two ranks would compute (torch 2.13)."""
     dist.init_process_group("fake", rank=0, world_size=RANKS)
     try:
         with LocalTensorMode(RANKS):

@@ -1,4 +1,4 @@
-"""Takes a few examples through copies of the user's torch model, for `common/workload/models/probing.py`."""
+"""Runs a few examples through copies of the user's torch model, for `common/workload/models/probing.py`."""
 
 import contextlib
 import copy
@@ -47,7 +47,7 @@ class Probe:
         self.normalising: Collection[str] = {name for name in self.initial if name.rpartition("/")[0] in norms}
 
     def take(self, how: How) -> ProbedPass:
-        """Takes the examples through a copy of the model, twice from the same state."""
+        """Runs the examples through a copy of the model, twice from the same state."""
         module = self._copy(how)
         with _watching(module) as drawing:
             outputs, losses = self._pass(module, how)
@@ -56,7 +56,7 @@ class Probe:
         return ProbedPass(outputs, self._pass(module, how)[0], after, tuple(drawing), losses)
 
     def layers(self, how: How) -> Iterator[SeenLayer]:
-        """Yields what the whole model gives each layer, which can be called alone with a part of that."""
+        """Yields the inputs that the whole model passes to each layer, which can be called alone with a part of them."""
         module = self._copy(how)
         for path, (inputs, output) in _calls(module, lambda: self._pass(module, how)).items():
             again = functools.partial(_of_rows, module.get_submodule(path), inputs, how.is_still)

@@ -1,8 +1,8 @@
-"""What a backward pass reaches, and which modules every forward pass calls: found out when a user's model is described.
+"""What a backward pass reaches, and which modules every forward pass calls; determined when a user's model is described.
 
 A parameter that nothing reads has no gradient. One that is read only for some examples, such as an expert, has one in some
-steps, and on some ranks. A forward pass can tell its examples apart only by looking at numbers, which torch marks in its
-operators.
+steps, and on some ranks. A forward pass can tell its examples apart only by reading numbers from tensors, which torch marks in
+its operators.
 
 References:
     torch.Tag.data_dependent_output and torch.Tag.dynamic_output_shape (torch 2.13).
@@ -31,7 +31,7 @@ _TRIED = 8
 """How many parts of the data are tried, each of EXAMPLES examples."""
 _LOOKS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _OUTSIDE = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__)
-"""Ways to numbers that no operator of torch is part of."""
+"""Functions that read numbers from a tensor without an operator of torch."""
 _MASKS = (torch.bool, torch.uint8)
 
 
@@ -41,7 +41,7 @@ class Reach:
 
     Attributes:
         unused: The parameters that got no gradient, by neutral name.
-        branches: Whether the forward pass looks at numbers, so that it may be others in another step.
+        branches: Whether the forward pass reads numbers from tensors, so that another step may reach other parameters.
         unread: The places of the tensors that the model returns and its loss does not read.
     """
 
@@ -94,14 +94,14 @@ class _LooksOutside(TorchFunctionMode):
 def find_reach(
     module: nn.Module, inputs: Inputs, is_random: bool, source: str, loss: Callable[[object], object] = main_outputs
 ) -> Reach:
-    """Takes some examples forward, as in training, and backward.
+    """Runs some examples forward, as in training, and backward.
 
     Args:
         module: The model, which is left as it was.
         inputs: The inputs of some examples.
-        is_random: Whether its forward pass draws random numbers outside of any layer, by which it may branch as well.
+        is_random: Whether its forward pass draws random numbers outside of any layer, on which it may branch as well.
         source: Where it is declared, for messages.
-        loss: Makes losses of what the model returns; any loss of ours reads all of the outputs.
+        loss: Computes losses of what the model returns; any loss of ours reads all of the outputs.
 
     Raises:
         ConfigError: It fails, or a gradient is sparse.
@@ -167,8 +167,8 @@ def kept_buffers(module: nn.Module) -> Iterator[None]:
 def always_called(module: nn.Module, paths: Iterable[str], examples: np.ndarray) -> list[str]:
     """Finds the modules that every forward pass calls equally often, each time with inputs of the same shape.
 
-    A rank that calls a module less often than another one leaves that one waiting for what they would gather together. What
-    is given the examples that are sent to it is called with other shapes, and may be given none.
+    A rank that calls a module less often than another rank leaves that one waiting for a collective. A module that gets the
+    examples routed to it is called with other shapes, and may get none.
 
     Args:
         module: The model.
@@ -192,7 +192,7 @@ def always_called(module: nn.Module, paths: Iterable[str], examples: np.ndarray)
 
 
 def members_of(module: nn.Module, path: str) -> list[str]:
-    """Returns the paths of what is called of a module: of a list, which has no forward pass, its members.
+    """Returns the paths of the modules to call for a module: the members of a list, which has no forward pass itself.
 
     Args:
         module: The module.

@@ -19,7 +19,7 @@ from samestep.torch_impl.upstream import without_numbers
 
 
 def find_roundings(module: nn.Module, inputs: Inputs) -> TwoBytes:
-    """Takes some examples through the model under autocast, and counts.
+    """Runs some examples through the model under autocast, and counts the roundings.
 
     Args:
         module: The model, which is in float32 afterwards.
@@ -29,10 +29,10 @@ def find_roundings(module: nn.Module, inputs: Inputs) -> TwoBytes:
 
 
 def find_kept_roundings(module: nn.Module, inputs: Inputs, dtypes: Dtypes) -> TwoBytes:
-    """Takes some examples through the model with its parameters in the dtypes of the file, and counts.
+    """Runs some examples through the model with its parameters in the dtypes of the file, and counts the roundings.
 
     Args:
-        module: The model, which has other classes afterwards.
+        module: The model, whose modules have other classes afterwards.
         inputs: The examples.
         dtypes: As in `Findings`.
     """
@@ -82,9 +82,9 @@ def _single(array: torch.Tensor) -> torch.Tensor:
 
 
 class Roundings(TorchDispatchMode):
-    """Counts the roundings behind every tensor that is computed while it is entered.
+    """A context that counts the roundings behind every tensor that is computed within it.
 
-    Each result in two bytes that is no view is one rounding more than the most behind its operands. A product's is two more,
+    Each result in two bytes that is no view has one rounding more than the operand that has most. A product has two more,
     because its other factor was rounded as well.
     """
 

@@ -16,7 +16,7 @@ from samestep.torch_impl.models.segmented import Handed, run_segments, tensors_o
 from samestep.torch_impl.models.user_model import find_segments
 
 _SAME = 1e-9
-"""How far segments may be from the model in float64, relative; they are the same operations."""
+"""The largest relative difference between segments and the model in float64; both compute the same operations."""
 
 
 def describe_segments(
@@ -28,12 +28,12 @@ def describe_segments(
         model: The declaration.
         module: The built model, in evaluation.
         inputs: The inputs of some examples.
-        outputs: What the model makes of them.
+        outputs: The outputs of the model for them.
         flops: The flops of the whole forward pass, per example.
         source: Where it is declared, for messages.
 
     Raises:
-        ConfigError: A segment fails, hands on something else than tensors, or they are not the forward pass.
+        ConfigError: A segment fails or returns something else than tensors, or the segments are not the forward pass.
     """
     named = weights.named_weights(module)
     functions = {} if kind_of(model, outputs, is_tensor) != "outputs" else find_segments(model, module, source)

@@ -1,4 +1,4 @@
-"""Which linear layers tensor parallelism cuts: as the file says, or as a model of transformers publishes; tried on two ranks."""
+"""Which linear layers tensor parallelism cuts: as the file or a model of transformers says; checked on two ranks."""
 
 import copy
 import itertools
@@ -22,11 +22,11 @@ STYLES: Mapping[str, type[ParallelStyle]] = {"column": ColwiseParallel, "row": R
 _PUBLISHED = {"colwise": "column", "rowwise": "row"}
 """What transformers calls them in `base_model_tp_plan`; it has others, which belong to no pair of linear layers."""
 _SAME = 1e-9
-"""How far outputs in float64 may be apart, relative to the largest."""
+"""The largest difference between outputs in float64, relative to the largest output."""
 
 
 _FIXED = "is invalid for input of size"
-"""What torch says of a reshape to numbers of which a rank has a part."""
+"""What torch says when a reshape names a size of which a rank has only a part."""
 
 
 def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> Plan:
@@ -39,7 +39,8 @@ def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> P
         source: Where it is declared, for messages.
 
     Raises:
-        ConfigError: The plan names no linear layer, another way to cut one, or layers that in parts are another function.
+        ConfigError: The plan names something that is no linear layer, or an unknown way to cut one, or it changes the model's
+            function.
     """
     linear = {path: each for path, each in module.named_modules() if isinstance(each, nn.Linear)}
     if not model.tensor_plan:

@@ -1,4 +1,4 @@
-"""Has a module of a user's model get something else than it was given, where what stands before it is accepted."""
+"""Changes the inputs of a module of a user's model, where the user accepts a difference in what precedes it."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,11 +10,11 @@ from samestep.common.porting.turning import POOLS, Turned
 
 
 def turn_module(module: nn.Module, path: str, turned: Turned) -> None:
-    """Gives a module something else than it was given first, or has the model return something else.
+    """Changes the first input of a module, or the output of the model.
 
     Args:
         module: The model.
-        path: The path of the module; "" for what the model returns.
+        path: The path of the module; "" for the output of the model.
         turned: What is done.
     """
     kept: list[torch.Tensor] = []
@@ -37,10 +37,10 @@ def turn_module(module: nn.Module, path: str, turned: Turned) -> None:
 
 
 def turn(tensor: torch.Tensor, turned: Turned) -> torch.Tensor:
-    """Does the steps.
+    """Applies the steps to a tensor.
 
     Args:
-        tensor: What there is.
+        tensor: The tensor to change.
         turned: What is done.
     """
     tensor = tensor.permute(turned.axes)

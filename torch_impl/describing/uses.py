@@ -15,7 +15,7 @@ _Seen = tuple[list[torch.Tensor], list[torch.Tensor]]
 
 
 def describe_uses(model: nn.Module, inputs: Inputs, paths: Iterable[str]) -> dict[str, Use]:
-    """Returns how a step uses some modules, by neutral path; one that the forward pass does not call is used as any other.
+    """Returns how a step uses some modules, by neutral path; one that the forward pass does not call counts as ordinary.
 
     Args:
         model: The model, in evaluation.

@@ -1,4 +1,4 @@
-"""The features of a model as models, programs and descriptions meet them: they are put in here, and nobody else names one."""
+"""Applies the features of a model for models, programs and descriptions; no other module names a single feature."""
 
 from collections.abc import Collection, Iterator
 
@@ -55,7 +55,7 @@ def switch_layers(model: nn.Module, features: Features, running: Collection[str]
 
 
 def exchanging(run: Run, model: nn.Module, device: torch.device) -> nn.Module:
-    """Has the layers of a model exchange in the middle of a pass if that is asked for.
+    """Makes the layers of a model exchange in the middle of a pass if that is asked for.
 
     Args:
         run: What is trained.

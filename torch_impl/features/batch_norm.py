@@ -1,6 +1,6 @@
 """Layers whose outputs are normalised over the batch: torch's own batch normalisation, by the numbers of all three mirrors.
 
-The normalisation is inside the layer in front of it, so both are gathered together where parameters are sharded.
+The normalisation belongs to the layer before it, so both are gathered together where parameters are sharded.
 """
 
 import functools
@@ -20,7 +20,7 @@ BUFFER_ROLES = ("running_mean", "running_var")
 
 
 class BatchNorm(nn.modules.batchnorm._BatchNorm):
-    """torch's batch normalisation, of any number of dims, without a counter of batches, which a momentum makes useless."""
+    """torch's batch normalisation for any number of dims, without the counter of batches, which is not needed with a momentum."""
 
     def __init__(self, channels: int, epsilon: float, momentum: float) -> None:
         super().__init__(channels, epsilon, momentum)
@@ -89,7 +89,7 @@ def norms_of(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def switch(model: nn.Module, features: Features, running: Collection[str] = ()) -> None:
-    """Has the layers of a model use and keep their running statistics if that is asked for.
+    """Makes the layers of a model use and keep their running statistics if that is asked for.
 
     Args:
         model: The model, or a stage of it.
@@ -101,7 +101,7 @@ def switch(model: nn.Module, features: Features, running: Collection[str] = ()) 
 
 
 def freeze(model: nn.Module, running: Collection[str] = ()) -> None:
-    """Has batch normalisations, and the modules of other running buffers, compute as in evaluation.
+    """Makes batch normalisations, and the modules of other running buffers, compute as in evaluation.
 
     Args:
         model: The model, or a stage of it.
@@ -127,7 +127,7 @@ def _evaluate(module: nn.Module, inputs: object) -> None:
 
 
 def widen_scales(model: nn.Module) -> None:
-    """Has batch normalisations take a scale that was gathered in two bytes as their statistics are (torch 2.13 wants that).
+    """Casts scales that were gathered in two bytes to the dtype of the statistics (torch 2.13 requires that).
 
     Ours do so anyway.
     """

@@ -1,7 +1,7 @@
-"""What stands in the place of each random draw of a user's forward pass: its mean, which no seed and no shard changes.
+"""Replaces each random draw of a user's forward pass by its mean, which does not depend on the seed or the shard.
 
-Dropout then passes on what it takes. What is replaced are the functions of torch and of its tensors that draw. What draws
-elsewhere, in NumPy or inside an operation such as an LSTM, is not held still by this.
+Dropout then returns its input. The functions of torch and the methods of its tensors that draw are replaced. Draws elsewhere,
+in NumPy or inside an operation such as an LSTM, are not.
 """
 
 import math
@@ -124,4 +124,4 @@ STILL: Mapping[tuple[Any, str], Still] = {
     (torch.Tensor, "log_normal_"): _mean(lambda mean=1.0, std=2.0: math.exp(mean + std * std / 2)),
     (torch.Tensor, "random_"): _mean(lambda *bounds, **named: _middle(*bounds)),
 }
-"""Where a function is looked up, and its names -> what it returns instead of a draw."""
+"""The module or class where a function is looked up, and its names -> what it returns instead of a draw."""

@@ -1,4 +1,4 @@
-"""Dropout whose mask depends on the examples alone, not on who computes them; and that of a user's model, held still."""
+"""Dropout whose mask depends on the examples alone, not on the rank that computes them; and switching off a user's dropout."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -30,7 +30,7 @@ class Dropout(nn.Module):
         self._cut: dict[int, Chunk] = {}
 
     def place(self, dim: int, part: Chunk) -> None:
-        """Says which part of the activation this rank has.
+        """Sets which part of the activation this rank has.
 
         Args:
             dim: The dim along which it is cut; it may be cut along several.
@@ -71,13 +71,13 @@ def dropout(spec: ModelSpec, number: int, context: StepContext, behind: str = ""
 
 
 def prepare(features: Features) -> None:
-    """Makes the functions ready that draw random numbers in a forward pass; to be done before the user's file is imported."""
+    """Prepares the functions that draw random numbers in a forward pass; call it before the user's file is imported."""
     if features.dropout is False:
         DRAWS.install(STILL)
 
 
 def switch(model: nn.Module, features: Features) -> None:
-    """Switches every dropout of a user's model off if that is asked for, and holds its other random draws still.
+    """Switches every dropout of a user's model off if that is asked for, and replaces its other random draws by their means.
 
     Args:
         model: The model, or a stage of it.
@@ -89,7 +89,7 @@ def switch(model: nn.Module, features: Features) -> None:
 
 
 def held_still(model: nn.Module) -> dict[str, Stilled]:
-    """Switches every dropout of a user's model off, and holds its other random draws still.
+    """Switches every dropout of a user's model off, and replaces its other random draws by their means.
 
     Args:
         model: The model, or a stage of it.
@@ -110,7 +110,7 @@ def held_still(model: nn.Module) -> dict[str, Stilled]:
 
 
 def dropped_by(function: Callable[..., object], args: Sequence[object], named: Mapping[str, object]) -> Stilled | None:
-    """Returns what a function that draws would drop if it were not held still; None if it drops nothing.
+    """Returns what a function that draws would drop if it were not replaced; None if it drops nothing.
 
     Args:
         function: The function.
@@ -138,4 +138,4 @@ _FUNCTIONS: Mapping[str, tuple[str, Sequence[str], Mapping[str, object]]] = {
         {"dropout_p": 0.0, "training": True},
     ),
 }
-"""What functions drop, the names of their arguments in order, and what those are where they are not given."""
+"""What functions drop, the names of their arguments in order, and the defaults of these."""

@@ -20,7 +20,7 @@ def with_balance(run: Run, loss: "Loss", context: StepContext) -> "Loss":
     Args:
         run: What is trained.
         loss: Summed over every target.
-        context: Has what the experts of the model noted in the forward pass ahead.
+        context: Holds what the experts of the model noted in the forward pass before.
     """
     model = run.workload.model
     if not balance_of(model):

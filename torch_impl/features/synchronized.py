@@ -2,7 +2,7 @@
 
 On GPUs torch's own SyncBatchNorm, which runs nowhere else (2.13) and only where batches are counted; otherwise the same, by hand:
 the mean and then the variance are summed over the ranks in the forward pass, and two sums of gradients in the backward pass.
-Of numbers in two bytes all of that is computed in float32, and what comes of it is rounded.
+With two-byte dtypes all of that is computed in float32, and the result is rounded.
 """
 
 import functools
@@ -14,7 +14,7 @@ from torch import nn
 
 
 def synchronize(model: nn.Module, device: torch.device) -> nn.Module:
-    """Has the batch normalisations of a model take the statistics of all ranks.
+    """Makes the batch normalisations of a model use the statistics of all ranks.
 
     Args:
         model: Built, its group of ranks joined.

@@ -1,4 +1,4 @@
-"""A mixture of experts: each token takes some of the mlps of its block, which a router chooses.
+"""A mixture of experts: a router sends each token to some of the MLPs of its block.
 
 Shape suffixes: N tokens, D width, E experts, k experts of a token, S = N k slots: a token and an expert that it takes.
 """
@@ -21,7 +21,7 @@ class Stacked(nn.Module):
     """Linear layers side by side, each for some of the rows.
 
     Attributes:
-        sum_parts: Adds up what the ranks return that have parts of each layer's inputs; None where this one has all.
+        sum_parts: Sums the outputs of the ranks that have parts of each layer's inputs; None where this rank has all of them.
     """
 
     def __init__(self, count: int, fan_in: int, fan_out: int, bias: bool) -> None:
@@ -53,7 +53,7 @@ class Stacked(nn.Module):
 
 
 class Experts(nn.Module):
-    """Sum over the k likeliest experts of each token, by their probabilities over the sum of these."""
+    """Sum over the k likeliest experts of each token, weighted by their normalised probabilities."""
 
     def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Experts(nn.Module):
         self.context, self.block = context, block
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
-        """[B, T, D] -> [B, T, D]; in training it notes what the load-balancing loss is made of."""
+        """[B, T, D] -> [B, T, D]; in training it notes the terms of the load-balancing loss."""
         if x_BTD.is_meta:  # a pipeline asks for shapes
             return x_BTD
         x_ND = x_BTD.flatten(0, 1)
@@ -89,8 +89,8 @@ class Experts(nn.Module):
         """Has experts compute: [S, D] -> [S, D].
 
         Args:
-            x_SD: What the first expert takes, then what the second one takes, and so on.
-            counts_E: How much each one takes.
+            x_SD: The tokens of the first expert, then those of the second one, and so on.
+            counts_E: The number of tokens of each expert.
         """
         counts = counts_E.tolist()
         inner = self.up(x_SD, counts)
@@ -100,7 +100,7 @@ class Experts(nn.Module):
 
 
 def divide(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Returns the parameters of a model, or of a rank's part of it, that are not those of experts, and those that are."""
+    """Returns the parameters of a model, or of a rank's part of it, that belong to no expert, and those that do."""
     stacked = [each for module in model.modules() if isinstance(module, Stacked) for each in module.parameters()]
     own = set(stacked)
     return [each for each in model.parameters() if each not in own], stacked

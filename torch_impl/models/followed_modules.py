@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from torch import nn
 
 Follow = Callable[..., object]
-"""Is given the path of a module that is called, and its arguments by place and by name; after the call, the result as well."""
+"""A function of the path of a module that is called, its positional and named arguments, and after the call its result."""
 
 
 @contextlib.contextmanager

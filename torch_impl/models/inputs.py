@@ -1,4 +1,4 @@
-"""What a model is given: a tensor, or several by name."""
+"""The inputs of a model: a tensor, or several by name."""
 
 from collections.abc import Mapping
 
@@ -13,11 +13,11 @@ Inputs = torch.Tensor | Mapping[str, torch.Tensor]
 
 
 def as_inputs(array: np.ndarray, device: torch.device | None = None) -> Inputs:
-    """Makes inputs of a batch's array.
+    """Makes the inputs of a model from a batch's array.
 
     Args:
         array: [batch, ...]; its records may hold several arrays.
-        device: Where to; where NumPy has them, unless given.
+        device: The device to copy them to; the CPU unless given.
     """
     return each(array, lambda one: torch.from_numpy(one).to(device, non_blocking=True))
 

@@ -1,4 +1,4 @@
-"""What a user's model returns, made what its loss takes: the outputs, all that it returns, or its own loss."""
+"""Turns what a user's model returns into what its loss takes: the outputs, all that it returns, or its own loss."""
 
 import copy
 import functools
@@ -20,13 +20,13 @@ def is_tensor(value: object) -> bool:
 
 
 def finish_outputs(module: nn.Module, model: Model, unread: Collection[int] = ()) -> None:
-    """Has a model return what its loss takes.
+    """Makes a model return what its loss takes.
 
     Args:
         module: The built model.
         model: Its declaration.
-        unread: The places of the tensors that it returns and that its loss does not read. Nothing is sent backward into them,
-            which DDP would wait for.
+        unread: The places of the tensors that it returns and that its loss does not read. No gradient is sent back into them,
+            although DDP would wait for it.
     """
     module.register_forward_hook(functools.partial(_finish, model.loss, frozenset(unread)), with_kwargs=True)
 

@@ -1,4 +1,4 @@
-"""A model as a sequence of segments, so any part of it can run alone."""
+"""A model as a sequence of segments, so that any part of it can run alone."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
@@ -9,7 +9,7 @@ from torch import nn
 from samestep.torch_impl.models.inputs import Inputs
 
 Handed = torch.Tensor | tuple[torch.Tensor, ...]
-"""What a segment of a user's model hands on: a tensor, or several, such as an activation and a skip connection."""
+"""What a segment of a user's model returns: a tensor, or several, such as an activation and a skip connection."""
 SegmentFunction = Callable[..., torch.Tensor]
 """Takes the inputs or what the segment before returned; a user's may return several tensors, as `Handed`."""
 
@@ -34,7 +34,7 @@ def run_segments(segments: Iterable[SegmentFunction], x: Inputs | Handed) -> tor
 
 
 def tensors_of(handed: Handed) -> tuple[torch.Tensor, ...]:
-    """Returns the tensors that are handed on, in order."""
+    """Returns the tensors that a segment returned, in order."""
     return handed if isinstance(handed, tuple) else (handed,)
 
 

@@ -38,7 +38,7 @@ class Embedding(nn.Module):
     """Token table, plus position table if there is one.
 
     Attributes:
-        part: Which of the positions it is given, where a batch is cut by them as well.
+        part: Which of the positions it is given, where a batch is also divided by positions.
     """
 
     def __init__(self, spec: TransformerSpec, context: StepContext) -> None:
@@ -69,7 +69,7 @@ def places(x_BTD: torch.Tensor, part: Chunk, whole: int) -> torch.Tensor:
 
 
 def turn(x_BHTK: torch.Tensor, cos_TK: torch.Tensor, sin_TK: torch.Tensor) -> torch.Tensor:
-    """Turns each element and the one half a head behind it, as a pair, by an angle (rotary positions).
+    """Rotates each element and the one half a head behind it, as a pair, by an angle (rotary positions).
 
     Args:
         x_BHTK: Queries or keys.
@@ -98,8 +98,8 @@ class Attention(nn.Module):
     """Causal self-attention; q, k and v are separate, k has no bias, and keys and values may have fewer heads.
 
     Attributes:
-        part: Which of the positions it is given, where a batch is cut by them as well.
-        attend: Mixes the values, given queries, keys and values; another one where a rank has some of the positions.
+        part: Which of the positions it is given, where a batch is also divided by positions.
+        attend: Computes attention, given queries, keys and values; it is replaced where a rank has some of the positions.
     """
 
     def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
@@ -183,7 +183,7 @@ class Block(nn.Module):
 
 
 class TiedLogits(nn.Linear):
-    """Multiplies with the rows of the table of tokens: its weight is that of the embedding."""
+    """Multiplies by the embedding table of the tokens: both share one weight."""
 
 
 class Head(nn.Module):

@@ -1,7 +1,7 @@
-"""Layers that cast to float32 keep float64 where they are given it: the proof of a step needs all digits of every layer.
+"""Makes layers that cast to float32 keep float64 inputs in float64: the proof of a step needs all digits of every layer.
 
-Norms of many published models compute in float32 whatever they are given, so their gradients hold seven digits, and those of two
-halves of a batch do not add up to those of the batch. In other dtypes such a layer does what it says.
+The norms of many published models compute in float32 whatever their input, so their gradients have seven digits, and the
+gradients of two halves of a batch do not add up to those of the batch. In other dtypes such a layer does what it says.
 """
 
 import functools
@@ -15,7 +15,7 @@ from samestep.torch_impl.models.followed_modules import following
 from samestep.torch_impl.models.inputs import Inputs, tensors
 
 _BITS = (torch.Tensor.view, torch.Tensor.view_as)
-"""What reads the same bits as other numbers."""
+"""Functions that reinterpret bits as other numbers."""
 
 
 class _Uncast(TorchFunctionMode):
@@ -65,7 +65,7 @@ def find_casts(module: nn.Module, inputs: Inputs) -> tuple[str, ...]:
 
 
 def keep_float64(module: nn.Module, paths: Collection[str]) -> None:
-    """Has some modules keep float64 where they are given it, in place.
+    """Makes some modules keep float64 inputs in float64, in place.
 
     Args:
         module: The model.

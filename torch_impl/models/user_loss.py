@@ -38,6 +38,6 @@ def user_loss(spec: ModelSpec) -> Callable[[object, torch.Tensor], torch.Tensor]
 
 
 def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
-    """Returns the user's own loss as a metric of all held-out examples; not a number where it takes more than outputs."""
+    """Returns the user's own loss as a metric of all held-out examples; NaN where it takes more than outputs."""
     loss = user_loss(spec)
     return metric_of(spec, "torch", lambda *both: float(loss(*map(torch.from_numpy, both))))

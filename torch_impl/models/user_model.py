@@ -24,7 +24,7 @@ from samestep.torch_impl.models.uncast import keep_float64
 from samestep.torch_impl.step_context import StepContext
 
 _FORMER = (WeightNorm, SpectralNorm)
-"""Hooks that keep a weight that is no parameter."""
+"""Hooks that keep a weight which is no parameter."""
 
 
 def declared(spec: ModelSpec) -> Model:
@@ -186,7 +186,7 @@ class _Parts(nn.Module):
 
 
 def hold_in_parts(model: nn.Module) -> None:
-    """Has a model hold each complex parameter as two real ones, of which its forward pass makes the complex one.
+    """Makes a model hold each complex parameter as two real ones, from which its forward pass computes the complex one.
 
     One that belongs to several modules is left as it is: it would become several.
 

@@ -1,4 +1,4 @@
-"""Functions of torch that take no float64 (2.13), computed of those that do: a reference needs all digits.
+"""Functions of torch that do not support float64 (2.13), built from those that do: a reference needs all digits.
 
 `grouped_mm` multiplies groups of rows with a matrix each, as mixtures of experts do.
 """
@@ -13,7 +13,7 @@ Product = Callable[..., torch.Tensor]
 
 
 def install() -> None:
-    """Has these functions take float64; any other dtype goes to torch's own."""
+    """Makes these functions take float64; any other dtype goes to torch's own."""
     for owner, name in ((functional, "grouped_mm"), (torch, "_grouped_mm")):
         plain = getattr(owner, name, None)
         if plain is not None and not hasattr(plain, "__wrapped__"):

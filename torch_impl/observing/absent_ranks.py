@@ -1,7 +1,7 @@
 """Observes a step of rank 0 on ranks that are not there: `python -m samestep.torch_impl.observing.absent_ranks DIR`.
 
-DIR holds the request. torch's backend "fake" answers every collective at once, with nothing. So losses are meaningless; the
-tensors of rank 0, what it sends and in which groups are those of so many ranks. Prints JSON.
+DIR holds the request. torch's backend "fake" completes every collective at once and sends nothing. So the losses are
+meaningless, but the tensors of rank 0, its messages and their groups are those of a run with all ranks. Prints JSON.
 """
 
 import dataclasses

@@ -105,7 +105,7 @@ def _local(tensor: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def follow_activations(model: nn.Module) -> Iterator[KeptActivations]:
-    """Makes a context in which what autograd saves is counted, but for what a model holds."""
+    """Makes a context in which what autograd saves is counted, except for what the model holds."""
     kept = KeptActivations(model)
     _FOLLOWED.append(kept)
     try:
@@ -116,7 +116,7 @@ def follow_activations(model: nn.Module) -> Iterator[KeptActivations]:
 
 
 _FOLLOWED: list[KeptActivations] = []
-"""What counts at present, for `recomputing`: a backward pass may run on another thread than the step."""
+"""The counter in use, for `recomputing`: a backward pass may run on another thread than the step."""
 
 
 @contextlib.contextmanager

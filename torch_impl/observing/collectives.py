@@ -1,7 +1,7 @@
-"""The operators with which torch exchanges: what each is called in the ledger, and which arguments say what it sends.
+"""The operators of torch that communicate: the name of each in the ledger, and which arguments say what it sends.
 
-Every operator that may exchange anything stands in one of two tables here. One that stands in neither is refused by its
-name: otherwise its bytes would be missing from the ledger, and nobody would see it.
+Every operator that may communicate is in one of the two tables here. One that is in neither is refused by name: otherwise its
+bytes would be missing from the ledger without notice.
 
 References:
     torch/csrc/distributed/c10d/Ops.cpp and Functional.cpp of torch 2.13.
@@ -19,8 +19,8 @@ class Signature(NamedTuple):
     """How to read the arguments of an operator.
 
     Attributes:
-        operation: Its name in the ledger.
-        handed_over: Which argument holds what this process hands over.
+        operation: The name of the operator in the ledger.
+        handed_over: Which argument holds what this process sends.
         group: Which one is the group.
         peer: Which one is the receiver of a message or the root of a broadcast, as a rank of the group.
     """
@@ -86,16 +86,16 @@ MOVE_NOTHING = {
 }
 """Operators of these namespaces that are not counted, and why."""
 NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "symm_mem")
-"""Whose operators all may exchange; elsewhere only one that is given a group may."""
+"""Namespaces of which every operator may communicate; elsewhere only one that takes a group may."""
 _GROUPS = ("ProcessGroup", "SymmetricMemory")
 
 
 @functools.cache
 def collective_of(operator: torch._ops.OpOverload) -> Signature | None:
-    """Returns how to read the arguments of an operator; None if it hands nothing over.
+    """Returns how to read the arguments of an operator; None if it sends nothing.
 
     Raises:
-        Unavailable: It may exchange something, and nobody has said what.
+        Unavailable: It may communicate, and neither table has it.
     """
     name = operator._schema.name
     if name in COLLECTIVES:

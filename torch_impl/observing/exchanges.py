@@ -24,7 +24,7 @@ from samestep.torch_impl.upstream import is_in_backward, process_group, register
 from samestep.torch_impl.weights import nbytes
 
 _OUR_REFERENCES = 3
-"""The references to a buffer that are ours: the list's, the loop's over it, and the counting call's."""
+"""The references to a buffer that are our own: the list's, that of the loop over it, and that of the counting call."""
 
 
 class Gathered:

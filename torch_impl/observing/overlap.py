@@ -1,9 +1,9 @@
 """How much of DDP's exchange overlaps the backward pass.
 
-DDP logs the times of some steps (torch 2.13: of the first ten, then of every hundredth). To it the backward pass is over when
+DDP logs the times of some steps (torch 2.13: of the first ten, then of every hundredth). For DDP the backward pass ends when
 autograd is done, which on CPU cores includes handing over the last bucket: 0.2 ms of work, but many more until the thread has
-its core back, on which gloo's thread exchanges that bucket meanwhile. So it counts waiting as overlap, also of a single bucket,
-which is full when there is nothing left to compute. Here the overlap ends with the last gradient.
+its core back, on which gloo's thread exchanges that bucket meanwhile. So DDP counts waiting as overlap, even with a single
+bucket, which is full only when nothing is left to compute. Here the overlap ends with the last gradient.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from samestep.torch_impl.upstream import ddp_logging_data
 
 
 class DdpExchange:
-    """DDP's exchange on the last micro-batch. Its first steps are measured, and later ones cost nothing for it."""
+    """DDP's exchange on the last micro-batch. The first steps are measured; later ones have no overhead."""
 
     def __init__(self, model: DistributedDataParallel) -> None:
         self._model = model

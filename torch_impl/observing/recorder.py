@@ -11,11 +11,11 @@ from samestep.common.ledger import Send, in_order
 
 
 class SendRecorder:
-    """The sends of a program, in order, from all its threads; those that nobody asked for are forgotten.
+    """The sends of a program, in order, from all its threads; sends outside of an observed step are not recorded.
 
     Attributes:
-        phase: What the step is at. A backward pass shows by itself, everything else says so.
-        whole: What a group of all ranks is called: the mesh axis along which they lie, if there is but one.
+        phase: The phase of the step. A backward pass is detected; every other phase is set.
+        whole: The name of the group of all ranks: the mesh axis along which they lie, if there is only one.
         counted: What was counted in the forward passes of the observed step, by name.
     """
 
@@ -45,12 +45,12 @@ class SendRecorder:
 
         Args:
             operation: What is done.
-            tensors: What this process hands over.
+            tensors: What this process sends.
             group: The mesh axis along which it goes.
             ranks: The number of ranks or devices along it.
-            to: Who gets it, if it is a message.
-            phase: The phase, if it is not the present one.
-            source: Who sends it, if not this process.
+            to: The receiver, if it is a message.
+            phase: The phase, if it is not the current one.
+            source: The sender, if it is not this process.
         """
         if self._is_on:
             size = sum(tensor.nbytes for tensor in tensors)
@@ -58,7 +58,7 @@ class SendRecorder:
             self._sends.append(send)
 
     def count(self, numbers: Mapping[str, int]) -> None:
-        """Counts what only the data decide; not outside of an observed step, nor what a backward pass computes again.
+        """Counts what depends on the data; neither outside of an observed step nor what a backward pass computes again.
 
         Args:
             numbers: How many there are, by name.

@@ -20,7 +20,7 @@ def slot_keys(spec: OptimizerSpec) -> Mapping[str, str]:
 
 
 def leave(optimizer: torch.optim.Optimizer, groups: Iterable[Mapping[str, Any]]) -> torch.optim.Optimizer:
-    """Leaves an optimizer of all parameters those of this rank: the function that builds it sees what it sees in every row.
+    """Reduces an optimizer of all parameters to this rank's, so that the function that builds it sees all in every row.
 
     Args:
         optimizer: The optimizer, in which nothing has been updated.
@@ -51,7 +51,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def particular_slots(run: Run) -> dict[str, Mapping[str, Shape]]:
-    """Finds the parameters of a run for which its optimizer keeps something else than every slot, shaped like the parameter.
+    """Finds the parameters for which the optimizer of a run keeps something else than every slot in the parameter's shape.
 
     Returns:
         By name, the shape of each slot that they have, in the neutral layout.
@@ -99,7 +99,8 @@ def build_optimizer(
         matrices: Those of them that an optimizer of whole matrices updates as such, as `matrices_of` finds them.
 
     Raises:
-        WorkerFailed: The function of the user's file fails here, which took the parameters when the model was described.
+        WorkerFailed: The function of the user's file fails here, though it accepted the parameters when the model was
+            described.
     """
     try:
         build = importlib.import_module(f"{__name__}.{spec.name}").build

@@ -1,4 +1,4 @@
-"""Adafactor: torch's own (2.13) factors the height and width of a filter, which it lays out otherwise than others do."""
+"""Adafactor: torch's own (2.13) factors the height and width of a filter, because of its layout of filters."""
 
 import dataclasses
 from collections.abc import Collection, Iterable

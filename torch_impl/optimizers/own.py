@@ -10,7 +10,8 @@ from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 
 RATIO, ASKED = "ratio_of_rates", "rate_asked_for"
-"""What we keep in a group: its rate by that of the file's first group, and the rate of the run that it was last given."""
+"""The keys that we add to a group: the ratio of its rate to that of the file's first group, and the last rate of the run that
+was set."""
 
 
 def build(spec: UserOptimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:

@@ -37,7 +37,7 @@ class OwnedOptimizerState:
         return self._inner.state[parameter] if self._owner(parameter) == dist.get_rank() else None
 
     def full(self, parameter: nn.Parameter, key: str, shape: Shape) -> torch.Tensor:
-        """Broadcasts one state tensor from its owner; of a parameter that is cut, each rank its part, which are then gathered."""
+        """Broadcasts one state tensor from its owner; the parts of a sharded one are then gathered."""
         if (local := self.local(parameter)) is not None:
             value = local[key]
         else:
@@ -54,7 +54,7 @@ class OwnedOptimizerState:
 
 
 def owners_of(parameters: Sequence[nn.Parameter], ranks: Sequence[int]) -> dict[nn.Parameter, int]:
-    """Gives each parameter to a rank, as ZeroRedundancyOptimizer does: the largest one left to the first that has least.
+    """Gives each parameter to a rank, as ZeroRedundancyOptimizer does: the largest one left to the rank with fewest elements.
 
     Args:
         parameters: Those of this rank, the same on all of them.
@@ -71,7 +71,7 @@ def owners_of(parameters: Sequence[nn.Parameter], ranks: Sequence[int]) -> dict[
 def update_own(
     optimizer: torch.optim.Optimizer, owners: Mapping[nn.Parameter, int], group: dist.ProcessGroup
 ) -> OwnedOptimizerState:
-    """Has an optimizer update the parameters of this rank alone, and broadcast them behind each update, in one piece.
+    """Makes an optimizer update only the parameters of this rank, and broadcast them after each update, in one piece.
 
     Args:
         optimizer: That of all parameters, in which nothing has been updated.

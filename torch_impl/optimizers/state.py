@@ -28,11 +28,11 @@ class OptimizerState(Protocol):
         """
 
     def count(self, parameter: nn.Parameter) -> int:
-        """Returns how many updates a parameter has taken, if the optimizer counts them; as `full` from whoever holds it."""
+        """Returns how many updates a parameter has taken, if the optimizer counts them; from the process that holds it."""
 
 
 class LocalOptimizerState:
-    """The optimizer state where every process has that of the part of each parameter that it holds."""
+    """The optimizer state where every process has the state of its own part of each parameter."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer

@@ -55,7 +55,7 @@ class PullEverything:
         Args:
             leaves: What was pulled.
             x: The rows' inputs.
-            first: Which of the inputs that were pulled for is the first of them.
+            first: The index of the first of these among the inputs that were pulled for.
         """
         return self.stage(x)
 
@@ -67,7 +67,7 @@ class PullEverything:
         """Does nothing, because the server updates everything.
 
         Args:
-            rate: Ignored, likewise.
+            rate: Ignored.
         """
 
     def footprint(self, gradients_bytes: int, pulled_bytes: int) -> Footprint:
@@ -101,7 +101,7 @@ class PullRows:
         return list(x.T)
 
     def accept(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Makes leaves of the rows: their gradients will be pushed, those of the last step are dropped."""
+        """Makes leaves of the rows, whose gradients will be pushed; the gradients of the last step are dropped."""
         self._optimizer.zero_grad()
         return [value.requires_grad_() for value in values]
 
@@ -111,7 +111,7 @@ class PullRows:
         Args:
             leaves: The rows that were pulled.
             x: The examples' inputs.
-            first: Which of the inputs that were pulled for is the first of them.
+            first: The index of the first of these among the inputs that were pulled for.
         """
         # Rank 0 predicts alone, and DDP sends its buffers.
         model = self._above if torch.is_grad_enabled() else self.stage

@@ -10,7 +10,7 @@ from samestep.common.program import TrainState
 from samestep.torch_impl.rpc.group import Served
 
 Wanted = Sequence[torch.Tensor | None]
-"""For each parameter the ids of the rows that are meant, or None for all of it."""
+"""For each parameter the ids of the rows, or None for all of it."""
 Pushed = tuple[Wanted, Sequence[torch.Tensor | None], int]
 """What was pulled, its gradients (None of what is frozen or was not reached), and the version of the parameters they are of."""
 
