@@ -22,8 +22,8 @@ def notes_on(path: str, model: ModelSpec, split: Split) -> list[str]:
     found = _on_large_numbers(split)
     if model.loss == "mean_squared_error":
         found += _on_whole_targets(split)
-    elif model.targets().shape == () and not model.targets().is_open:
-        found += _on_labels(split, int(np.max(model.targets().ids)))
+    elif (targets := model.targets()).shape == () and isinstance(targets.ids, int) and not targets.is_open:
+        found += _on_labels(split, targets.ids)
     return [f"{Path(path).name}: {note}." for note in found]
 
 

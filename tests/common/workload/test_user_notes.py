@@ -1,11 +1,16 @@
 """What is said of the user's own data before it is trained on."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
+from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.data.user_notes import notes_on
+from samestep.common.workload.models.spec import ArraySpec
 from samestep.experiments.run import describe
 from tests.common.workload.test_user_data import clicks, features, numbers, tokens
 
@@ -100,3 +105,9 @@ def test_many_labels_are_named_in_part(notes):
         "digits-mlp", relabelled([0], [1, 2, 3, 4]) | {"test_inputs": np.zeros((8, 6)), "test_targets": np.arange(8)}
     )
     assert said.startswith("no training example has label 1, 2, 3, 4, 5, ..., which 88% of")
+
+
+def test_of_real_targets_of_a_user_s_own_loss_no_label_is_said_to_be_missing():
+    model = SimpleNamespace(loss="own", targets=lambda: ArraySpec(()))
+    split = Split(np.ones((4, 2)), np.linspace(0, 1, 4), np.ones((2, 2)), np.ones(2))
+    assert notes_on("own.npz", model, split) == []
