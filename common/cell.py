@@ -136,7 +136,7 @@ class Cell:
             mesh=mesh,
             **{name: getattr(read_fields(RunConfig, {**fields}), name) for name in fields},
             workload=workload,
-            options=dataclasses.asdict(read_options(self.framework, info, {**own, **given, **(options or {})})),
+            options=dataclasses.asdict(read_options(self.framework, info, {**own, **given, **(options or {})})),  # pyrefly: ignore[bad-argument-type]
             techniques=read_fields(Techniques, dataclasses.asdict(base.techniques) | techniques),
         )
 

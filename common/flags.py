@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from samestep.common.errors import ConfigError, unknown
 
 Scalar = str | int | float | bool | None
+FieldValues = dict[str, typing.Any]
+"""Values of fields of a dataclass by name, each of its field's type."""
 Owner = typing.TypeVar("Owner")
 MAX_STEPS = 10**9
 """The most steps of a run: a result lists the loss of every step, which would be 20 GB."""
@@ -96,8 +98,8 @@ def _check_field(owner: type, name: str, value: object, prefix: str = "--") -> N
     if type(value) not in kinds:
         raise ConfigError(f"{spelled} is {_quote(value)}; give {_WANTED[kinds[0]]}.")
     if about["choices"] and value not in about["choices"]:
-        owner = about["elsewhere"].get(value, "")
-        raise unknown(name.replace("_", " "), str(value), map(str, about["choices"]), owner=owner)
+        elsewhere = about["elsewhere"].get(value, "")
+        raise unknown(name.replace("_", " "), str(value), map(str, about["choices"]), owner=elsewhere)
     if name in _PATHS and (value == "" or "\0" in str(value)):
         raise ConfigError(f"{spelled} is {'no path' if value else 'empty'}; name a path.")
     if isinstance(value, float) and 0 < abs(value) < LEAST_FLOAT:

@@ -10,11 +10,11 @@ References:
 
 import operator
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-Integers = TypeVar("Integers")
+Integers = TypeVar("Integers", bound=Any)
 """Python's integers, or an array or a tensor of 64-bit ones."""
 Shift = Callable[[Integers, int], Integers]
 

@@ -37,7 +37,7 @@ def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
         from samestep.common.workload.optimizers.user_optimizer import UserOptimizer  # here: most runs take one of ours
 
         rate = config.learning_rate or workload.learning_rate(name)
-        return UserOptimizer(rate, workload.model.facts.source, found.kept, found.groups, found.learning_rate)
+        return UserOptimizer(rate, workload.model.facts.source, found.kept, found.groups, found.learning_rate)  # pyrefly: ignore[bad-return]
     raise ConfigError(f"{workload.name} {why}; or choose --optimizer {_listed(OPTIMIZERS)}.")
 
 

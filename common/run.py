@@ -6,7 +6,7 @@ from samestep.common.axes.used import check_split
 from samestep.common.catalog import read_options, strategies_of, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.features.used import refuse_features, switched, takes_shares
-from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
+from samestep.common.flags import FieldValues, check_fields, flags, spell_flag, spell_flags
 from samestep.common.frameworks import ORACLE_FRAMEWORK
 from samestep.common.mesh import Mesh
 from samestep.common.optimizer import check_optimizer, read_optimizer
@@ -164,9 +164,12 @@ def as_config(run: Run, launch: Launch) -> RunConfig:
         run: A checked request.
         launch: How it is started.
     """
-    described = {} if run.workload.model.facts.folder is None else {"described": run.workload.model.facts.folder}
+    given: FieldValues = dataclasses.asdict(launch)
+    given |= {name: getattr(run, name) for name in (*_SAME, "batch_size", "steps")}
+    if (folder := run.workload.model.facts.folder) is not None:
+        given["described"] = folder
     return RunConfig(
-        **{name: getattr(run, name) for name in (*_SAME, "batch_size", "steps")},
+        **given,
         strategy=run.strategy.name,
         workload=run.workload.name,
         devices=run.mesh.size,
@@ -174,7 +177,6 @@ def as_config(run: Run, launch: Launch) -> RunConfig:
         optimizer=run.optimizer.name,
         learning_rate=run.optimizer.learning_rate,
         options=dataclasses.asdict(run.options),
-        **dataclasses.asdict(launch) | described,
     )
 
 

@@ -41,7 +41,7 @@ class NoOptions:
     """The options of a strategy that has none."""
 
 
-Options = TypeVar("Options")
+Options = TypeVar("Options", covariant=True)
 """A strategy's own dataclass of options."""
 
 

@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from samestep.common.errors import Unavailable
 from samestep.experiments.cli.ending import run_command
@@ -108,7 +108,7 @@ def _take(loaded: "Loaded", file: Path) -> None:
             _shoot(browser, file, scheme)
 
 
-def _shoot(browser: "Browser", file: Path, scheme: str) -> None:
+def _shoot(browser: "Browser", file: Path, scheme: Literal["light", "dark"]) -> None:
     """The top of the page; and in light colours each section, as far as its first figure goes."""
     opened = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme=scheme)
     opened.goto(file.as_uri())

@@ -63,7 +63,7 @@ def _together(owners: Iterable[type]) -> Kinds:
     return {name: kind for owner in owners for name, kind in _kinds(owner).items()}
 
 
-def _kinds(owner: type) -> Kinds:
+def _kinds(owner: type) -> dict[str, str]:
     hints = typing.get_type_hints(owner)
     return {name: hints[name].__name__ if isinstance(hints[name], type) else str(hints[name]) for name in flags(owner)}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, WorkerFailed
-from samestep.common.flags import flags
+from samestep.common.flags import FieldValues, flags
 from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
@@ -92,7 +92,7 @@ def _load_earlier(directory: Path) -> "Earlier":
     return load_earlier(directory)
 
 
-def _take_rows(given: dict[str, object]) -> None:
+def _take_rows(given: FieldValues) -> None:
     """Makes `--strategies` of the rows that are named without a flag.
 
     Raises:

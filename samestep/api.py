@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Unpack
 
 from samestep.common.cell import Cell, parse_cells
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.flags import Scalar
+from samestep.common.flags import FieldValues, Scalar
 from samestep.common.judging.confounds import check_allowed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
@@ -133,7 +133,7 @@ def compare(
         Unavailable: The package with the data is not installed.
         KeyboardInterrupt: Ctrl-C ended it; the runs that were done are in their directories.
     """
-    given: dict[str, object] = dict(_known(settings, CompareSettings.__annotations__))
+    given = _known(settings, CompareSettings.__annotations__)
     out = given.pop("out", None)
     given |= {} if cells is None else {"strategies": _cells("cells", cells)}
     given |= {"require": _cells("require", require)} if require else {}
@@ -251,9 +251,9 @@ def _cells(name: str, cells: Sequence[str]) -> list[str]:
     return [str(cell) for cell in parse_cells(name, cells if isinstance(cells, str) else ",".join(cells))]
 
 
-def _known(settings: Mapping[str, Scalar], names: Iterable[str]) -> Mapping[str, Scalar]:
+def _known(settings: Mapping[str, object], names: Iterable[str]) -> FieldValues:
     """Returns the settings, unless there is one that has no such name."""
     for name in settings:
         if name not in names:
             raise unknown("setting", name, names)
-    return settings
+    return dict(settings)

@@ -1,6 +1,7 @@
 """Builds the user's model once and writes down what every process of every strategy has to know about it."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -74,7 +75,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     write_found(folder, model, source, "tf", split, seed, found)
 
 
-def _refuse_independent(tape: tf.GradientTape, losses: object, built: UserModel, source: str) -> None:
+def _refuse_independent(tape: tf.GradientTape, losses: Any, built: UserModel, source: str) -> None:
     """Refuses a model none of whose variables gets a gradient of what is a loss; others refuse what is none."""
     if not (tf.is_tensor(losses) and losses.dtype.is_floating):
         return

@@ -200,8 +200,8 @@ class TrainingProgram:
 
     def sends(self) -> tuple[Send, ...]:
         """Returns what one device takes part in, in the order of the graph."""
-        graph = self._step_function().get_concrete_function(*self._arguments(self._observed)).graph
-        self._copies, self._activations = copies(graph), kept_bytes(graph)
+        graph = self._step_function().get_concrete_function(*self._arguments(self._observed)).graph  # pyrefly: ignore[missing-attribute]
+        self._copies, self._activations = copies(graph), kept_bytes(graph)  # pyrefly: ignore[bad-assignment]
         sends = sends_of(graph, self.run.mesh.only_axis, self.run.mesh.size, self._copies)
         return sends + self._meeting.sends() if self._meeting else sends
 

@@ -131,7 +131,7 @@ def _add_parts(one: Part, other: Part) -> Part:
 
 def _add(one: Gradient | None, other: Gradient | None) -> Gradient | None:
     """Adds two gradients; of rows it keeps both, because whoever makes them dense adds rows of equal id up."""
-    if one is None:  # nothing reads the parameter, in any micro-batch: it is one graph
+    if one is None or other is None:  # nothing reads the parameter, in any micro-batch: it is one graph
         return None
     if isinstance(one, tf.IndexedSlices):
         values, indices = tf.concat([one.values, other.values], 0), tf.concat([one.indices, other.indices], 0)

@@ -1,7 +1,7 @@
 """Tensors whose parts lie on several ranks: DTensors, next to plain ones that every rank holds whole."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -37,7 +37,7 @@ def cut(module: nn.Module, name: str, mesh: DeviceMesh, axis: str, dim: int) -> 
     parameter, along = module.get_parameter(name), mesh[axis]
     axes, placements = (axis,), [Shard(dim)]
     if isinstance(parameter, DTensor):
-        axes, placements = (*axes, *parameter.device_mesh.mesh_dim_names), [*placements, *parameter.placements]
+        axes, placements = (*axes, *(parameter.device_mesh.mesh_dim_names or ())), [*placements, *parameter.placements]
     own = local_part(parameter.detach()).chunk(along.size(), dim)[along.get_local_rank()].contiguous()
     sharded = DTensor.from_local(own, mesh[axes] if len(axes) > 1 else along, placements, run_check=False)
     module.register_parameter(name, nn.Parameter(sharded))
@@ -69,7 +69,7 @@ def local_extent(tensor: torch.Tensor) -> list[tuple[int, int]]:
     if isinstance(tensor, DTensor):
         mesh = tensor.device_mesh
         for axis in reversed(range(mesh.ndim)):  # the axis cut first is the last one
-            placement = tensor.placements[axis]
+            placement: Any = tensor.placements[axis]
             if not placement.is_replicate():
                 start, size = extent[placement.dim]
                 part = math.ceil(size / mesh.size(axis))

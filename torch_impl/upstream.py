@@ -23,9 +23,9 @@ def ddp_logging_data(model: DistributedDataParallel) -> dict[str, float]:
     return model._get_ddp_logging_data()
 
 
-def rank_of_parameter(optimizer: "ZeroRedundancyOptimizer") -> dict[torch.Tensor, int]:
+def rank_of_parameter(optimizer: "ZeroRedundancyOptimizer") -> Mapping[nn.Parameter, int]:
     """Parameter -> the rank that updates it and keeps its optimizer state (torch 2.13)."""
-    return optimizer._param_to_rank
+    return optimizer._param_to_rank  # pyrefly: ignore[missing-attribute]
 
 
 def absent_store() -> dist.Store:
@@ -40,10 +40,10 @@ def is_in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def process_group(argument: object) -> dist.ProcessGroup:
+def process_group(argument: Any) -> dist.ProcessGroup:
     """Returns the group that an operator was given: by its name, or as a scripted object (torch 2.13)."""
     if isinstance(argument, str):
-        return dist.distributed_c10d._resolve_process_group(argument)
+        return dist.distributed_c10d._resolve_process_group(argument)  # pyrefly: ignore[bad-argument-type]
     return argument if isinstance(argument, dist.ProcessGroup) else dist.ProcessGroup.unbox(argument)
 
 
@@ -68,7 +68,7 @@ def end_of_prediction(model: "FSDPModule") -> None:
     from torch.distributed.fsdp import FSDPModule
 
     forget = getattr(model, "reset_iter_state", None)
-    blocks = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    blocks = [module for module in model.modules() if isinstance(module, FSDPModule)]  # pyrefly: ignore[missing-attribute]
     for free in [forget] if forget else [block.reshard for block in blocks]:
         free()
 
@@ -151,7 +151,7 @@ def before_other_post_hooks(optimizer: torch.optim.Optimizer, hook: Callable[...
         hook: Takes what such hooks take.
     """
     handle = optimizer.register_step_post_hook(hook)
-    optimizer._optimizer_step_post_hooks.move_to_end(handle.id, last=False)
+    optimizer._optimizer_step_post_hooks.move_to_end(handle.id, last=False)  # pyrefly: ignore[missing-attribute]
 
 
 def flattened(mesh: "DeviceMesh", name: str) -> "DeviceMesh":
@@ -200,7 +200,7 @@ def num_graphs() -> int:
     return counters["stats"]["unique_graphs"]
 
 
-def all_threads() -> object:
+def all_threads() -> Any:
     """Returns what has torch.profiler watch every thread, those of RPC and of our replicas among them (torch 2.13)."""
     from torch._C._profiler import _ExperimentalConfig
 

@@ -177,7 +177,7 @@ def split_layers(model: ModelSpec, parts: int, segment: Segment) -> list[SplitLa
     whole, found = num_positions(model), list[SplitLayer]()
     ties = [name for name in split if params[name].tied and model.segments()[-1] == segment]
     kernels = {name for name, param in meant.items() if name in split and param.role != "bias"}
-    logits = next((name for name in reversed(split) if params[name].role != "bias"), "")
+    logits = next((name for name in reversed([*split]) if params[name].role != "bias"), "")
     for name, param in meant.items():
         use, number = model.facts.use_of(layer(name)), layers.index(layer(name))
         if layer(name) in norms:

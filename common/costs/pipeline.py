@@ -88,7 +88,7 @@ def hybrid(run: Run, backend: str, place: int = 0) -> Ledger:
 def _sends_along_pipe(run: Run) -> list[list[Send]]:
     """Returns what the first rank at each place along `pipe` exchanges."""
     stages, pipes, apart = _stages(run), run.mesh.pipe, run.mesh.size // run.mesh.pipe
-    cut, pipes_of = [stage.segments for stage in stages], [stage.pipe for stage in stages]
+    cut, pipes_of = tuple(stage.segments for stage in stages), [stage.pipe for stage in stages]
     messages = boundary_sends(run, cut, pipes_of, apart, [_handed_on(run, segments[-1]) for segments in cut])
     halves = list(shared_sends(run, cut, pipes_of, apart, _parts(run)))
     found = []

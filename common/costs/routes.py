@@ -111,7 +111,5 @@ def links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator
             size *= roots.count(str(place)) / len(roots)
             for target in range(1, len(group)):
                 root = 1 << target.bit_length() - 1
-                yield (
-                    *(group[(own + each) % len(group)] for each in (target - root, target)),
-                    size * len(group) / (len(group) - 1),
-                )
+                sender, receiver = (group[(own + place) % len(group)] for place in (target - root, target))
+                yield sender, receiver, size * len(group) / (len(group) - 1)

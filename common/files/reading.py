@@ -11,8 +11,9 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 MOST_BYTES = 2**20
 """The most bytes of a file, unless its reader allows more."""
@@ -46,7 +47,7 @@ def check_memory(needed: int) -> None:
 
 
 @contextlib.contextmanager
-def open_plain(path: Path | str) -> Iterator[IO[bytes]]:
+def open_plain(path: Path | str) -> Iterator[BufferedReader]:
     """Opens a plain file. A pipe or a device could be read without end.
 
     Raises:

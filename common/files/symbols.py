@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from collections.abc import Callable
 from typing import ClassVar, NoReturn
 
 from samestep.common.files.reading import Unreadable
@@ -37,6 +38,10 @@ class Symbol:
 class _Reader(pickle._Unpickler):
     """Python's own reader of pickles, whose memory the bytes bound; that in C makes room for what an index claims."""
 
+    stack: list[object]
+    append: Callable[[object], None]
+    pop_mark: Callable[[], list[object]]
+
     def find_class(self, module: str, name: str) -> type[Symbol]:
         """Makes a symbol of a name."""
         return type(name, (Symbol,), {"name": f"{module}.{name}"})
@@ -56,7 +61,7 @@ class _Reader(pickle._Unpickler):
     def _refuse(self) -> NoReturn:
         raise Unreadable("its pickle refers to extensions or buffers")
 
-    dispatch: ClassVar = {
+    dispatch: ClassVar[dict[int, Callable[..., None]]] = {
         **pickle._Unpickler.dispatch,
         pickle.TUPLE[0]: load_tuple,
         pickle.TUPLE1[0]: lambda self: self._load_last(1),

@@ -66,7 +66,7 @@ def read_tensor_bundle(prefix: Path) -> dict[str, np.ndarray]:
 def _array(prefix: Path, name: str, said: Fields, shards: int) -> np.ndarray:
     """Reads a variable."""
     kind, shard, offset, size = (_one(said, number) for number in (1, 3, 4, 5))
-    shape = tuple(_one(_fields(each), 1) for each in _fields(_bytes(said, 2)).get(2, []))
+    shape = tuple(_one(_fields(each), 1) for each in _fields(_bytes(said, 2)).get(2, []))  # pyrefly: ignore[bad-argument-type]
     dtype = np.dtype(_DTYPES[kind])
     if 7 in said:
         raise Unreadable(f"{name} is cut into slices, which are not read")

@@ -48,7 +48,7 @@ def _of_forward(case: PortCase, verdict: PortVerdict) -> Remedies:
         for name, settings in _of_settings(layer).items():
             amended = Amendments(modules={layer.source.name: settings})
             found[name] = found.get(name, Amendments()) | amended
-    return found | _between(case)
+    return {**found, **_between(case)}
 
 
 def _of_settings(layer: Aligned) -> dict[str, Settings]:

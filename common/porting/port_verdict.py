@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from samestep.common.flags import FieldValues
 from samestep.common.porting.array_layouts import apart
 from samestep.common.porting.case import (
     CONSTANTS,
@@ -45,7 +46,7 @@ def judge_port(case: PortCase) -> PortVerdict:
     """
     with np.errstate(all="ignore"):  # what is not a number, or too large for one, is off
         found = _judge(case)
-    said = {name: name_sides(getattr(found, name), case.frameworks) for name in ("sentence", "cause")}
+    said: FieldValues = {name: name_sides(getattr(found, name), case.frameworks) for name in ("sentence", "cause")}
     return dataclasses.replace(found, **said, notes=tuple(name_sides(note, case.frameworks) for note in found.notes))
 
 

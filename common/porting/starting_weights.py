@@ -36,7 +36,8 @@ def write_weights(folder: Path, params: Mapping[str, np.ndarray], buffers: Mappi
 def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Reads the parameters and the buffers that a trace starts from."""
     arrays = read_arrays(folder / _FILE)
-    return tuple(
+    params, buffers = (
         {name.removeprefix(f"{kind}/"): value for name, value in arrays.items() if name.startswith(f"{kind}/")}
         for kind in ("params", "buffers")
-    )  # type: ignore[return-value]
+    )
+    return params, buffers

@@ -79,7 +79,7 @@ class RankPrograms:
         found = [rank.gradients(batch.part(place, len(self.ranks))) for place, rank in enumerate(self.ranks)]
         followed = [transform(gradients, self.techniques) for _, gradients in found]
         mean = {name: sum(each[name] for each in followed) / len(followed) for name in followed[0]}
-        return float(np.mean([loss for loss, _ in found])), mean
+        return float(np.mean([loss for loss, _ in found])), mean  # pyrefly: ignore[bad-return]
 
     def state(self) -> TrainState:
         """Returns the means over the ranks, and the local state of each."""

@@ -39,7 +39,7 @@ class TrainingProgram:
         self.update: Update = type(run.optimizer).update
         self.techniques = run.techniques
         exchange = exchange_of(run.techniques)
-        self.exchange = exchange and exchange.statement
+        self.exchange = None if exchange is None else exchange.statement
         self.together = rank_programs(run, TrainingProgram, start)
         self._losses: list[float] = []
         if start is not None:

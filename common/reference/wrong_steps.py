@@ -105,7 +105,7 @@ def times(gradients: Arrays, factor: float) -> Arrays:
 
 
 def _added(parts: Sequence[Arrays]) -> Arrays:
-    return {name: sum(part[name] for part in parts) for name in parts[0]}
+    return {name: sum(part[name] for part in parts) for name in parts[0]}  # pyrefly: ignore[bad-return]
 
 
 def layers_of(program: TrainingProgram, kind: type[T]) -> list[T]:

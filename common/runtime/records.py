@@ -227,6 +227,7 @@ def load_result(directory: Path) -> RunResult:
         raise ConfigError(f"{path} was written by an older samestep (schema_version {written}); run it again.")
     if type(written) is not int or written != SCHEMA_VERSION:
         raise ConfigError(f"{path} is not a result: its schema_version is {written!r}; {SCHEMA_VERSION} can be read.")
+    assert isinstance(values, dict)  # it has a version
     check_request(directory, values.get("config"))  # both as they were written
     result = validate(RunResult, values, f"{path} is not a result")
     check_result(path, values, result)

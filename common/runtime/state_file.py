@@ -13,7 +13,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.arrays import each_array, load_arrays, read_arrays
 from samestep.common.files.reading import Unreadable
 from samestep.common.files.writing import replacing
-from samestep.common.flags import MAX_STEPS
+from samestep.common.flags import MAX_STEPS, FieldValues
 from samestep.common.program import SKIPPED, Arrays, TrainState
 
 STATE = "state.npz"
@@ -49,14 +49,14 @@ def dump_state(file: IO[bytes], state: TrainState) -> None:
         file: Open to write, from its beginning.
         state: The state of the whole model.
     """
-    nested = {"params": state.params, "buffers": state.buffers}
+    nested: dict[str, Mapping[str, object]] = {"params": state.params, "buffers": state.buffers}
     nested |= {f"slots/{slot}": values for slot, values in state.slots.items()}
     nested |= {f"local/{rank}": values for rank, values in enumerate(state.local)}
     nested["counts"] = {name: np.int64(count) for name, count in state.counts.items()}
-    arrays = {f"{group}/{name}": value for group, values in nested.items() for name, value in values.items()}
+    arrays: FieldValues = {f"{group}/{name}": each for group, values in nested.items() for name, each in values.items()}
     if state.skipped:  # which few states have, and earlier versions cannot read
         arrays["skipped"] = np.int64(state.skipped)
-    np.savez(file, step=np.int64(state.step), **arrays)  # pyrefly: ignore
+    np.savez(file, step=np.int64(state.step), **arrays)
 
 
 def read_state(directory: Path, asked: str = "--start-from", names: Collection[str] = ()) -> TrainState:
@@ -88,7 +88,7 @@ def digest_state(directory: Path) -> str:
     try:
         for name, array in each_array(directory / STATE):
             digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     except Unreadable:  # there is none, or it is larger than the memory
         return ""
     return digest.hexdigest()
@@ -130,7 +130,7 @@ def _whole(path: str, rank: str) -> int:
     return int(rank)
 
 
-def _count(name: str, value: np.ndarray | None, most: int = MAX_STEPS) -> int:
+def _count(name: str, value: np.ndarray | np.integer | None, most: int = MAX_STEPS) -> int:
     if value is None or value.shape != () or value.dtype.kind not in "iu" or not 0 <= value <= most:
         raise Unreadable(f"its {name} is {value}, not one whole number from 0 to {most}")
     return int(value)

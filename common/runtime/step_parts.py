@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from samestep.common.flags import FieldValues
+
 _TASKS = Path("/proc/self/task")
 
 
@@ -55,7 +57,7 @@ def mean(of_processes: Sequence[StepParts | None], step_seconds: float | None) -
     if not step_seconds or len(found) < len(of_processes):
         return None
     columns = {name: [getattr(each, name) for each in found] for name in (*PARTS, "own_step_seconds")}
-    means = {n: None if None in values else sum(values) / len(found) for n, values in columns.items()}
+    means: FieldValues = {n: None if None in values else sum(values) / len(found) for n, values in columns.items()}
     factor = step_seconds / sum(means[name] or 0.0 for name in PARTS)
     scaled = {name: value and value * factor for name, value in means.items() if name in PARTS}
     return StepParts(**means | scaled, steps=found[0].steps)

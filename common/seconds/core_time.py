@@ -23,6 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from samestep.common.costs.saved_activations.kept_torch import KEPT
+from samestep.common.flags import FieldValues
 from samestep.common.ledger import Ledger, Send
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
@@ -110,9 +111,10 @@ def core_time(run: Run, backend: str, machine: Machine, cores: Cores) -> StepTim
     elif microbatches > few:
         ledger, exchanges = _exchanges(run, microbatches, backend, taken, machine, cores)
     fullest = max(ledger.footprints, key=lambda footprint: footprint.state_bytes)
+    of_axes: FieldValues = {part: exchanges[axis] for axis, part in PART_OF_AXIS.items()}
     return StepTime(
         compute=fixed + microbatches * slowest,
-        **{part: exchanges[axis] for axis, part in PART_OF_AXIS.items()},
+        **of_axes,
         pipeline_bubble=(len(held) - 1) / SCHEDULES[taken.schedule].stages_per_rank * slowest,
         # parameters and optimizer state are read and written, gradients read
         optimizer=(2 * fullest.state_bytes - fullest.gradients_bytes) / machine.memory_bytes_per_second,

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.costs.routes import links, sends_by_place
 from samestep.common.flag_words import read_bandwidth
+from samestep.common.flags import FieldValues
 from samestep.common.ledger import Send
 from samestep.common.seconds.core_time import PART_OF_AXIS, axis_of
 from samestep.common.seconds.machine import Machine
@@ -52,7 +53,8 @@ def over_hosts(time: StepTime, passed: Mapping[str, float], machine: Machine) ->
     """
     rate, parts = machine.network_bytes_per_second * machine.network_share, time.parts()
     linked = {PART_OF_AXIS[axis]: size / rate for axis, size in passed.items()}
-    return dataclasses.replace(time, **{name: max(parts[name], seconds) for name, seconds in linked.items()})
+    slower: FieldValues = {name: max(parts[name], seconds) for name, seconds in linked.items()}
+    return dataclasses.replace(time, **slower)
 
 
 def busiest(run: Run, per_host: int) -> dict[str, float]:

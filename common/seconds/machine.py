@@ -9,6 +9,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.files.reading import Unreadable, read_toml
@@ -16,6 +17,7 @@ from samestep.common.files.reading import Unreadable, read_toml
 REFERENCE = "a100-80gb"
 """The machine that was measured in most detail."""
 _FOLDER = Path(__file__).parent / "machines"
+Number = TypeVar("Number", int, float)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Rate:
     may_lack: bool = False
 
 
-def _rate(least: float, most: float, unit: str) -> float:
+def _rate(least: Number, most: Number, unit: str) -> Number:
     return dataclasses.field(metadata={"rate": Rate(least, most, unit)})
 
 

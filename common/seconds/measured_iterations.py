@@ -19,6 +19,7 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, read_text
+from samestep.common.flags import FieldValues
 from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.shape import Shape
 
@@ -136,7 +137,7 @@ def _row(line: Mapping[str, str], where: str) -> MeasuredIteration:
             raise ConfigError(
                 f"{where}: {name} is '{line[name]}'; give a positive {'number' if whole else 'whole number'}."
             )
-    sizes = {field: int(values[name]) for field, name in COLUMNS.items()}
+    sizes: FieldValues = {field: int(values[name]) for field, name in COLUMNS.items()}
     gpus, *of_model = (sizes.pop(field) for field in ("gpus", *_OF_MODEL))
     layout = Layout(**sizes, forward_passes=2 if gpus > SERVER_GPUS else 1)
     if layout.num_gpus != gpus:

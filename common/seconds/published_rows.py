@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from samestep.common.files.reading import read_text, read_toml
+from samestep.common.flags import FieldValues
 from samestep.common.mesh import Mesh
 from samestep.common.seconds.held_bytes import MegatronLayout, megatron_bytes, sharded_bytes
 from samestep.common.seconds.layout import Layout
@@ -40,7 +41,7 @@ def _lines(name: str) -> Iterator[Mapping[str, str]]:
         yield from csv.DictReader(file)
 
 
-def _numbers(line: Mapping[str, str], names: str) -> dict[str, int]:
+def _numbers(line: Mapping[str, str], names: str) -> FieldValues:
     return {name: int(line[name]) for name in names.split()}
 
 
@@ -135,7 +136,7 @@ def torchtitan() -> list[Compared]:
     return found
 
 
-def on_h100(constants: Mapping[str, float]) -> Machine:
+def on_h100(constants: FieldValues) -> Machine:
     """Returns the machine of llm-foundry's steps on H100.
 
     Args:
@@ -147,7 +148,7 @@ def on_h100(constants: Mapping[str, float]) -> Machine:
 def llm_foundry() -> list[Compared]:
     """Compares MPT on 8 to 64 H100: seconds of a step, with shares of a fit that left out the steps of the model."""
     left_out = read_toml(LEFT_OUT)
-    return [step.compared(on_h100(left_out[step.model])) for step in published_steps("llm-foundry")]
+    return [step.compared(on_h100(left_out[step.model])) for step in published_steps("llm-foundry")]  # pyrefly: ignore[bad-argument-type]
 
 
 def llm_foundry_a100() -> list[Compared]:
@@ -166,8 +167,9 @@ def megatron() -> list[Compared]:
     found = []
     for line in _lines("megatron"):
         sizes = _numbers(line, "tensor pipe chunks data microbatch_size")
-        flags = {name: line[name] == "1" for name in ("is_tied", "shards_optimizer", "fused_attention", "is_local")}
-        held = megatron_bytes(_shape(line), MegatronLayout(**sizes, **flags))
+        flags = ("is_tied", "shards_optimizer", "fused_attention", "is_local")
+        sizes |= {name: line[name] == "1" for name in flags}
+        held = megatron_bytes(_shape(line), MegatronLayout(**sizes))
         for kind, bytes_ in zip(("allocated", "peak"), held, strict=True):
             found.append(Compared(f"{line['row']}: {kind}", (f"{kind} bytes",), float(line[f"{kind}_bytes"]), bytes_))
     return found

@@ -60,7 +60,7 @@ class StepTime:
     def of(cls, parts: Mapping[str, float]) -> "StepTime":
         """Returns the step with the parts that `parts` returns."""
         beside = {name: parts[f"{name}_exchange"] for name in exchanging_in_blocks()}
-        return cls(*(parts[name] for name in _OWN_PARTS), beside)
+        return cls(**{name: parts[name] for name in _OWN_PARTS}, beside=beside)
 
     @functools.cached_property
     def total(self) -> float:

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from samestep.common.files.reading import read_toml
+from samestep.common.flags import FieldValues
 from samestep.common.seconds.machine import Machine, load_machine
 from samestep.common.seconds.measured_iterations import FOLDER, MeasuredIteration, read_rows
 from samestep.common.seconds.step_time import step_time
@@ -141,7 +142,7 @@ def machines_with(constants: Mapping[str, float]) -> dict[bool, Machine]:
     Args:
         constants: The constants by the names of a machine's rates, and those in `WAITS`.
     """
-    common = {name: value for name, value in constants.items() if name not in WAITS.values()}
+    common: FieldValues = {name: value for name, value in constants.items() if name not in WAITS.values()}
     return {
         is_server: dataclasses.replace(load_machine(name), **common, wait_seconds=constants[WAITS[is_server]])
         for is_server, name in ((True, SERVER), (False, CLUSTER))
@@ -155,7 +156,7 @@ def fitted_machine(row: MeasuredIteration) -> Machine:
 
 @functools.cache
 def _left_out() -> dict[str, dict[bool, Machine]]:
-    return {model: machines_with(constants) for model, constants in read_toml(LEFT_OUT).items()}
+    return {model: machines_with(constants) for model, constants in read_toml(LEFT_OUT).items()}  # pyrefly: ignore[bad-argument-type]
 
 
 def unseen_machine(row: MeasuredIteration) -> Machine:

@@ -23,7 +23,7 @@ def words_of(values: object) -> tuple[str, ...]:
     for each in (words := values if isinstance(values, list) else list_of(values)):
         if not isinstance(each, str):
             refuse(f"{each!r:.40} is not text")
-    return tuple(words)
+    return tuple(words)  # pyrefly: ignore[bad-return]  # all are text
 
 
 def whole_of(value: object, least: int = 0) -> int:

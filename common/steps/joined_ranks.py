@@ -11,7 +11,7 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.steps.gradient_transforms import BACKWARD_PASSES, CLIP_PART, of_all_ranks
-from samestep.common.steps.projections import BITS, PROJECTIONS, told_bits
+from samestep.common.steps.projections import BITS, PROJECTIONS, Piece, told_bits
 from samestep.common.steps.record import FOLLOWER, Phase, RecordedStep, RecordedTensor, RecordHeader
 from samestep.common.steps.recorded_run import RankSplit, RunStep, Sums, own_ranks
 
@@ -48,7 +48,7 @@ class JoinedRanks:
             ConfigError: The pieces of a tensor do not make up the tensor.
         """
         whole: dict[str, RecordedTensor] = {}
-        pieces: dict[str, dict[object, list[tuple[int, int]]]] = {}
+        pieces: dict[str, dict[Piece, list[tuple[int, int]]]] = {}
         first: dict[str, int] = {}  # the bits of a tensor on its first rank
         for rank, header in enumerate(headers):
             bits = begun[rank].tolist() if idle else []
@@ -127,7 +127,7 @@ class JoinedRanks:
         made = Sums(
             np.zeros((len(self.whole), PROJECTIONS)), np.zeros(len(self.whole)), np.zeros(len(self.whole), np.uint64)
         )
-        for total, part in zip((made.projections, made.square, made.bits), taken.dtype.names, strict=True):
+        for total, part in zip((made.projections, made.square, made.bits), taken.dtype.names or (), strict=True):
             if len(self.owners) == len(self.whole):  # each tensor is one piece
                 total[owners] = taken[part]
             else:

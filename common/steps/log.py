@@ -179,7 +179,7 @@ def line_of(window: Window, header: Header | None = None) -> dict[str, object]:
         window: The steps.
         header: The header of the log, on the first line of an attempt.
     """
-    line = {} if header is None else {"header": dataclasses.asdict(header)}
+    line: dict[str, object] = {} if header is None else {"header": dataclasses.asdict(header)}
     line |= {"step": window.step, "attempt": window.attempt, "seconds": window.seconds, "losses": window.losses}
     line |= {"batches": [f"{digest:016x}" for digest in window.batches]} if window.batches else {}
     return line | {f"{name}s": values for name, values in window.scalars.items()}

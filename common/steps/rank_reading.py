@@ -10,6 +10,7 @@ from typing import IO
 import numpy as np
 
 from samestep.common.errors import ConfigError, printable
+from samestep.common.flags import FieldValues
 from samestep.common.steps.checked import MOST, flag_of, list_of, number_of, refuse, shown, whole_of, words_of
 from samestep.common.steps.frames import ADDED, read_frames
 from samestep.common.steps.projections import Piece
@@ -122,7 +123,7 @@ def _weights(tensors: tuple[RecordedTensor, ...], array: bytes, dtype: np.dtype)
 
 
 def _header(values: Mapping[str, object]) -> RecordHeader:
-    given = dict(values)
+    given: FieldValues = dict(values)
     made = RecordHeader(
         **given
         | {
@@ -152,7 +153,7 @@ def _tensors(values: object) -> tuple[RecordedTensor, ...]:
 
 
 def _tensor(values: object) -> RecordedTensor:
-    given = dict(values)  # type: ignore[call-overload]
+    given: FieldValues = dict(values)  # type: ignore[call-overload]
     made = RecordedTensor(**given | {"piece": _piece(given["piece"]), "name": printable(given["name"])})
     words_of([made.dtype, made.role, made.layer, made.network])
     flag_of(made.is_trained)
@@ -160,7 +161,7 @@ def _tensor(values: object) -> RecordedTensor:
 
 
 def _piece(values: object) -> Piece:
-    given = dict(values)  # type: ignore[call-overload]
+    given: FieldValues = dict(values)  # type: ignore[call-overload]
     is_flat = flag_of(given["is_flat"])
     shape, start, size = (tuple(map(whole_of, list_of(given[name]))) for name in ("shape", "start", "size"))
     most = (math.prod(shape),) if is_flat else shape
@@ -172,7 +173,7 @@ def _piece(values: object) -> Piece:
 
 def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, added: np.ndarray) -> RecordedStep:
     """Returns a step, with rows for all tensors. Those that were added later have their initial weights, and no gradient."""
-    given = dict(values)
+    given: FieldValues = dict(values)
     if header.schema > 2:
         num_losses = whole_of(given["losses"])
         if 8 * (num_losses + 1) > len(array):

@@ -174,11 +174,11 @@ class RecordedRun:
         return [sums[phase] for sums in frames for phase in phases if phase in sums]
 
 
-def digest_of(rows: Collection[int]) -> int | None:
+def digest_of(rows: Collection[int] | None) -> int | None:
     """Returns a hash of the examples of a recorded step, independent of their order; None if there are none.
 
     Args:
-        rows: Their hashes.
+        rows: Their hashes; None if nobody knows them.
     """
     return hash((frozenset(rows), len(rows))) if rows else None
 

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import IO, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -36,7 +36,8 @@ VARIABLE = "SAMESTEP_RECORD"
 """The environment variable that holds the options, as JSON."""
 DENSE_STEPS = 10
 """How many first steps are all recorded with tensors, no matter how few of the later ones are."""
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,8 @@ class Recorder:
             framework: As in the header.
         """
         self.options, self.framework = options, framework
-        self.number, self._file, self.is_looking = 0, None, True  # type: int, IO[bytes] | None, bool
+        self.number, self.is_looking = 0, True
+        self._file: IO[bytes] | None = None
         self.is_ended = self.has_started = False  # the latter: what options ask of the initial weights is done
         os.register_at_fork(after_in_child=self._leave_to_parent)
 

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Collection
 from typing import Literal
 
-from samestep.common.flags import Scalar, flags, spell_flag, spell_flags
+from samestep.common.flags import FieldValues, Scalar, flags, spell_flag, spell_flags
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.clip_norm.technique import CLIP_NORM
@@ -73,7 +73,7 @@ def periods_of(techniques: Techniques) -> Periods | None:
     return next((each.periods for each in used(techniques) if each.periods is not None), None)
 
 
-STEPS_ALONE: dict[str, Scalar] = {"local_steps": 500, "outer_rate": 0.7, "outer_momentum": 0.9}
+STEPS_ALONE: FieldValues = {"local_steps": 500, "outer_rate": 0.7, "outer_momentum": 0.9}
 """How devices take steps alone, as in Douillard et al., arXiv 2311.08105, sections 2 and 3 (DiLoCo)."""
 
 
@@ -153,7 +153,7 @@ def replaces_code(techniques: Techniques) -> bool:
     return any(each.replaces_code for each in used(techniques))
 
 
-def flags_of(hook: Hook, techniques: Techniques) -> dict[str, Scalar]:
+def flags_of(hook: Hook, techniques: Techniques) -> FieldValues:
     """Returns the flags of the techniques that a run uses and that fill in a hook, by name; none if none does.
 
     Args:

@@ -33,7 +33,7 @@ def check_name(source: str, path: Path, name: str) -> None:
     """
     try:
         text = read_bytes(str(path))
-        tree, names = ast.parse(text), symtable.symtable(text, str(path), "exec").get_symbols()
+        tree, names = ast.parse(text), symtable.symtable(text, str(path), "exec").get_symbols()  # pyrefly: ignore[bad-argument-type]
     except (SyntaxError, ValueError, RecursionError, Unreadable):
         return  # the import says what is wrong, with the line
     if any(map(_may_bind_anything, ast.walk(tree))):

@@ -17,7 +17,7 @@ from samestep.common.workload import code
 from samestep.common.workload.array_type import Array
 from samestep.common.workload.bound_names import check_name, no_such_model
 from samestep.common.workload.declaration import BUILDERS, Model, split_file
-from samestep.common.workload.outputs import call_printing
+from samestep.common.workload.outputs import Returned, call_printing
 
 DEFAULT_NAME = "model"
 OFFERS = "samestep.models"
@@ -205,7 +205,7 @@ IDS = " (whole numbers are ids; of images make real ones, as in `inputs / 255`)"
 """The hint in a message about inputs of whole numbers that a model could not take."""
 
 
-def call_user(function: Callable[..., object], source: str, what: str, *arguments: object) -> object:
+def call_user(function: Callable[..., Returned], source: str, what: str, *arguments: object) -> Returned:
     """Calls the user's code, and reports its errors as theirs.
 
     Args:

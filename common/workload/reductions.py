@@ -90,7 +90,7 @@ def own_counts(model: ModelSpec, framework: str, targets: Array) -> list[float]:
 
     source, divide = model.facts.source, _own(model, framework)
     what = f"the reduction of targets {list(targets[:1].shape)}"
-    counts = [float(call_user(divide, source, what, targets[n : n + 1])) for n in range(len(targets))]  # pyrefly: ignore
+    counts = [float(call_user(divide, source, what, targets[n : n + 1])) for n in range(len(targets))]
     whole = own_divisor(divide, source, targets) if any(counts) else 0.0
     if not math.isclose(sum(counts), whole, rel_tol=_ADDS):
         raise ConfigError(
@@ -123,7 +123,7 @@ def own_divisor(divide: Divide, source: str, targets: Array) -> float:
 
     value = call_user(divide, source, f"the reduction of targets {list(targets.shape)}", targets)
     try:
-        number = float(value)  # pyrefly: ignore
+        number = float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not (math.isfinite(number) and number > 0):

@@ -71,8 +71,8 @@ gradient by the stage's weights does not need it."""
 AHEAD = "/ahead"
 """The suffix of a segment's name for what it keeps of its input, unless the segment before it is on the same device and keeps
 the same memory as its output."""
-KeptBySegment = Callable[[ModelSpec, int], dict[str, Kept]]
-"""(model, bytes of a number) -> what each segment and the loss keep, from the spec's sizes alone."""
+KeptBySegment = Callable[..., dict[str, Kept]]
+"""(spec of its model, bytes of a number) -> what each segment and the loss keep, from the spec's sizes alone."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

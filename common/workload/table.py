@@ -50,9 +50,10 @@ def workload_named(name: str) -> Workload:
         ConfigError: There is no such workload.
     """
     if name in WORKLOADS:
-        model, fields, data, *others = WORKLOADS[name]
+        model, fields, data, metric, rates, batch_size, steps = WORKLOADS[name]
         spec = pkgutil.resolve_name(f"{__package__}.models.{model}")(**fields)
-        return Workload(name, spec, pkgutil.resolve_name(f"{__package__}.data.{data}")(), *others)
+        split = pkgutil.resolve_name(f"{__package__}.data.{data}")()
+        return Workload(name, spec, split, metric, rates, batch_size, steps)
     from samestep.common.workload.published import PUBLISHED  # here: nobody trains them
 
     if name not in PUBLISHED:

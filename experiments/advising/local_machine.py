@@ -78,7 +78,7 @@ def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_pe
 
 def store(here: Here) -> Path:
     """Writes the file; returns where."""
-    machine, cores = here.machine, dataclasses.asdict(here.cores)
+    machine, cores = here.machine, dict[str, object](dataclasses.asdict(here.cores))
     cores["matmul"] = {str(size): rate for size, rate in here.cores.matmul.items()}  # a key of TOML is text
     measured = [name for name, source in machine.sources.items() if source == _SOURCE]
     rates = {name: {"value": getattr(machine, name), "source": _SOURCE} for name in measured}

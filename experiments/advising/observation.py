@@ -78,7 +78,7 @@ class Observation:
         """Compares it with the prediction: every exchange, and the state of a device."""
         seen, said = ({each.name: each for each in every} for every in (self.exchanges, row.ledger.exchanges))
         exchanges = [ObservedAmount(name, _of(seen.get(name)), _of(said.get(name))) for name in {**said, **seen}]
-        held = ObservedAmount("state of a device", Amount(self.state_bytes), Amount(row.ledger.state_bytes))
+        held = ObservedAmount("state of a device", Amount(self.state_bytes), Amount(row.ledger.state_bytes or 0))
         return [*exchanges, held]
 
     def beside(self, row: Prediction, predicted: Document) -> Document:

@@ -179,7 +179,7 @@ def where_it_fits(prediction: Prediction, memory: int) -> Prediction | None:
             if fitting[-1:] == [found] or found.needed_bytes > 0.999 * before:
                 break  # it fits, or this axis does not help
             before = found.needed_bytes
-    return min(fitting, key=lambda each: each.run.num_devices, default=None)
+    return min(fitting, key=lambda each: each.run.num_devices) if fitting else None
 
 
 def _grown(run: Run, axis: str) -> Iterator[Run]:

@@ -122,7 +122,7 @@ def candidate_of(run: Run, needed_bytes: int = 0) -> Candidate | None:
 @functools.lru_cache(maxsize=8)
 def _shape_of(model: ModelSpec) -> Shape | None:
     make = SHAPES.get(model.name)
-    return make and make(model)
+    return make(model) if make else None
 
 
 def _of_any_model(candidate: Candidate, machine: Machine) -> StepTime:

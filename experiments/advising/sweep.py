@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.errors import ConfigError
-from samestep.common.flags import join_spelling, split_spelling
+from samestep.common.flags import Scalar, join_spelling, split_spelling
 from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.advice_text import COLUMNS, figures, say_model
 from samestep.experiments.advising.training_cost import DAY, StepCost
@@ -31,7 +31,7 @@ class Swept:
     @property
     def cost(self) -> StepCost | None:
         """The cost of a step of its first layout."""
-        return self.advice and self.advice.cost_of(self.advice.first)
+        return self.advice.cost_of(self.advice.first) if self.advice else None
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.values.items())
@@ -71,7 +71,7 @@ def document(swept: Sequence[Swept]) -> Document:
     return Document("samestep advise --vary", lambda: _report(swept), record, rows, cases)
 
 
-def _figures(swept: Swept) -> Mapping[str, object]:
+def _figures(swept: Swept) -> dict[str, Scalar]:
     return figures(swept.advice.first, swept.advice) if swept.advice else {"why_not": swept.why_not}
 
 
@@ -97,15 +97,15 @@ def _say_models(swept: Sequence[Swept]) -> str:
 def _columns(swept: Sequence[Swept]) -> list[Column[Swept]]:
     names = [Column[Swept](name, lambda each, name=name: each.values[name]) for name in swept[0].values]
     layout = [
-        dataclasses.replace(column, value=lambda each, of=column.value: of(each.advice.first) if each.advice else "")
+        dataclasses.replace(column, value=lambda each, of=column.value: of(each.advice.first) if each.advice else "")  # pyrefly: ignore[missing-attribute]
         for column in COLUMNS
     ]
     costs = [
-        dataclasses.replace(column, value=lambda each, of=column.value: of(each.cost) if each.cost else "")
+        dataclasses.replace(column, value=lambda each, of=column.value: of(each.cost) if each.cost else "")  # pyrefly: ignore[missing-attribute]
         for column in _COSTS
         if column is not _DAYS or any(each.cost and each.cost.training.tokens is not None for each in swept)
     ]
-    return [*names, *layout, *costs]
+    return [*names, *layout, *costs]  # pyrefly: ignore[bad-return]  # `replace` keeps the type of the rows
 
 
 _DAYS = Column[StepCost]("days", lambda cost: f"{cost.whole_seconds / DAY:,.1f}")

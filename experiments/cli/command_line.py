@@ -69,7 +69,7 @@ def parse_beside(
     parser.add_argument("cell", nargs="?", metavar="CELL", help=told)
     for title, owner, leave_out in groups:
         add_flags(parser, title, owner, leave_out)
-    info = cell and cell.info
+    info = cell.info if cell else None
     if cell and info:
         parser.description = textwrap.fill(f"{parser.description} {cell.name}: {info.summary}")
         if flags(info.options):

@@ -9,11 +9,14 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from samestep.common.errors import ConfigError, SamestepError, printable, signal_exit_code
 from samestep.common.runtime.parent.processes import started
 from samestep.experiments.printing.text import fill
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """The signals that end a command in an orderly way: Ctrl-C, `docker stop`, a scheduler, a terminal that is closed,
@@ -132,7 +135,7 @@ class _Unprintable(OSError):
 class _Stdout(io.FileIO):
     """Where the result of a command goes; if that fails it is given up, and Python does not try once more when it ends."""
 
-    def write(self, data: object) -> int | None:
+    def write(self, data: "ReadableBuffer") -> int | None:
         try:
             return super().write(data)
         except OSError as error:
@@ -143,7 +146,7 @@ class _Stdout(io.FileIO):
 class _Stderr(io.FileIO):
     """Where the progress of a run goes. A run is no worse for nobody being able to read it."""
 
-    def write(self, data: object) -> int | None:
+    def write(self, data: "ReadableBuffer") -> int | None:
         with contextlib.suppress(OSError):
             return super().write(data)
         return memoryview(data).nbytes

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.catalog import read_options, strategy_info
+from samestep.common.flags import FieldValues
 from samestep.common.judging.confounds import Confound, split_allowed
 from samestep.common.judging.parity import COMPILED, spell_apart
 from samestep.common.judging.repetition import CHANGED, Repetition, compare_losses
@@ -168,7 +169,7 @@ def hold(rows: Mapping[str, Rounds], earlier: Earlier, allowed: Collection[str],
         for each in held
         if not (each.reason or each.confounds)
     }
-    speeds = compare_apart({cell: tuple(map(examples_per_second, both)) for cell, both in timed.items()})
+    speeds = compare_apart({cell: (examples_per_second(a), examples_per_second(b)) for cell, (a, b) in timed.items()})
     held = [dataclasses.replace(each, speed=speeds.get(each.cell)) for each in held]
     only_then = [cell for cell in earlier.rows if cell not in pairs.values()]
     return Against(
@@ -183,7 +184,7 @@ def _hold(cell: str, now: Rounds, then: Rounds, allowed: Collection[str]) -> Row
     looked_for = [each for each in found if each.name in LOOKED_FOR]
     stops, allows = split_allowed([each for each in found if each.name not in LOOKED_FOR], allowed)
     rates = tuple(speed.median if (speed := predict_speed(examples_per_second(row))) else None for row in (now, then))
-    about = {
+    about: FieldValues = {
         "rates": rates,
         "confounds": tuple(stops),
         "allowed": tuple(allows),

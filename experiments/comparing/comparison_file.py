@@ -1,6 +1,7 @@
 """`compare.toml`: a comparison as a file, its keys the flags of `samestep compare` with underscores for dashes."""
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import tomli_w
@@ -55,7 +56,9 @@ def write_file(path: Path, asked: ComparisonConfig) -> None:
     """
     usual = settings(describe({})) | {"workload": None, "vary": asked.vary}
     told = {name: _spread(name, value) for name, value in settings(asked).items() if value != usual[name]}
-    tables = {"vary": {name: list(map(_bare, values)) for name, values in asked.vary.items()}}
+    tables: dict[str, Mapping[str, object]] = {
+        "vary": {name: list(map(_bare, values)) for name, values in asked.vary.items()}
+    }
     tables[DIGESTS] = find_digests(told)
     document = told | {name: table for name, table in tables.items() if table}
     try:

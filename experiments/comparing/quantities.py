@@ -14,7 +14,7 @@ def _trained(row: MeasuredRow) -> str:
 
 
 def _median(row: MeasuredRow) -> float | None:
-    return row.speed.prediction and row.speed.prediction.median
+    return row.speed.prediction.median if row.speed.prediction else None
 
 
 def _deviation(row: MeasuredRow) -> float | None:
@@ -64,7 +64,7 @@ VERDICT = Quantity(
     title="against reference",
     meaning="examples/s as a multiple of the reference row's in the same round",
     key="against_reference_ratio",
-    of_row=lambda row: row.speed.against and row.speed.against.ratio,
+    of_row=lambda row: row.speed.against.ratio if row.speed.against else None,
     write=lambda row: row.speed.verdict,
     better="more",
 )

@@ -61,7 +61,9 @@ def measure(
                 run, launch = ready[cell]
                 launch = dataclasses.replace(launch, out=str(run_directory(directory, cell, number)))
                 label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else str(cell)
-                seconds = _take(launcher, directory, (run, launch), found[cell], number, begin and begin(run, label))
+                seconds = _take(
+                    launcher, directory, (run, launch), found[cell], number, begin(run, label) if begin else None
+                )
                 timetable.finish(None if cell.is_oracle else seconds)  # which says nothing about the others
                 tell("; ".join(filter(None, (f"{label}: {seconds:.1f} s", timetable.describe()))), quiet)
     except KeyboardInterrupt as interrupt:

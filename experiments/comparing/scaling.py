@@ -81,7 +81,7 @@ class Scaling:
         Args:
             point: The point of this row.
         """
-        return point.speedup and point.speedup.ratio * self.points[0].devices / point.devices
+        return point.speedup.ratio * self.points[0].devices / point.devices if point.speedup else None
 
 
 def find_scaling(rows: Iterable[Row], allowed: Collection[str]) -> tuple[Scaling, ...]:
@@ -142,7 +142,7 @@ def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], base
         devices,
         first.global_batch_size,
         first.cores,
-        speed and speed.median,
+        speed.median if speed else None,
         speedup,
         stops,
         *_communication(first),

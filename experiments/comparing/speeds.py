@@ -166,11 +166,13 @@ def speed_figures(speed: Speed | None) -> dict[str, Scalar]:
         "speed": (PredictedSpeed, speed and speed.prediction),
         "against_reference": (Difference, speed and speed.against),
     }
-    figures = {f"step_{name}_seconds": speed and speed.step_seconds[name] for name in PERCENTILES}
+    figures: dict[str, Scalar] = {
+        f"step_{name}_seconds": speed.step_seconds[name] if speed else None for name in PERCENTILES
+    }
     for prefix, (kind, part) in parts.items():
         names = [field.name for field in dataclasses.fields(kind)]
         figures |= {f"{prefix}_{name}": None if part is None else getattr(part, name) for name in names}
-    return {**figures, "confounds": speed and " ".join(speed.confounds)}
+    return {**figures, "confounds": " ".join(speed.confounds) if speed else None}
 
 
 def unseparated(rows: Mapping[str, Speed], reference: str | None) -> str:

@@ -65,10 +65,10 @@ class Found:
 
     def row(self, cell: Cell) -> Row:
         """Makes the row of the cell; its rounds count up to the first that is missing."""
-        numbers = itertools.takewhile(self.results.__contains__, itertools.count(1))
+        numbers = itertools.takewhile(lambda number: number in self.results, itertools.count(1))
         results, seconds = [self.results[number] for number in numbers], sum(self.seconds)
         if self.error is not None:
-            status = {Unavailable: UNAVAILABLE, ConfigError: IMPOSSIBLE}.get(type(self.error), FAILED)
+            status = dict[type, str]({Unavailable: UNAVAILABLE, ConfigError: IMPOSSIBLE}).get(type(self.error), FAILED)
             return Row(cell, status, str(self.error), seconds=seconds)
         return Row.of(cell, *results, seconds=seconds) if results else Row(cell, NOT_RUN, "interrupted")
 

@@ -53,7 +53,7 @@ def _sizes(row: StrategyInfo) -> str:
     return "+experts=4" if any("stacked" in AXES[axis].cuts for axis in row.axes[:1]) else ""
 
 
-def _settings(row: StrategyInfo, num_gpus: int) -> Iterator[dict[str, object]]:
+def _settings(row: StrategyInfo, num_gpus: int) -> Iterator[Mapping[str, object]]:
     yield from _arithmetics(row)
     if row.axes and num_gpus < PAIR:
         yield {"devices": PAIR, "dtype": "float64"}
@@ -61,7 +61,7 @@ def _settings(row: StrategyInfo, num_gpus: int) -> Iterator[dict[str, object]]:
         yield from ({"devices": PAIR, **settings} for settings in _arithmetics(row))
 
 
-def _arithmetics(row: StrategyInfo) -> Iterator[dict[str, object]]:
+def _arithmetics(row: StrategyInfo) -> Iterator[Mapping[str, object]]:
     yield {}
     if _sizes(row):  # nobody judges a router in two bytes
         return

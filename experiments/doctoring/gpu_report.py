@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+from samestep.common.flags import Scalar
 from samestep.common.judging.repetition import EQUAL, compare_losses
 from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
@@ -152,7 +153,7 @@ def say_gpus(gpus: Sequence[Gpu]) -> str:
     )
 
 
-def _record(check: Check) -> dict[str, object]:
+def _record(check: Check) -> dict[str, Scalar]:
     result = check.result
     return {
         "cell": check.row.cell,

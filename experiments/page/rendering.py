@@ -96,7 +96,7 @@ def _environment() -> jinja2.Environment:
         finalize=_finalize,
     )
     found.filters |= {"attributes": attributes, "breakable": breakable, "command": command, "prose": prose, "svg": svg}
-    found.globals["frameworks"] = FRAMEWORKS
+    found.globals["frameworks"] = FRAMEWORKS  # pyrefly: ignore[unsupported-operation]
     return found
 
 

@@ -100,7 +100,7 @@ def _speeds(found: Comparison) -> str:
     if not found.results or max(map(len, found.rounds.values())) == 1:
         return "Each row was measured once, so no speed is ranked." if found.results else ""
     verdicts = Counter(
-        "not ranked" if speed.confounds else speed.against.verdict or "not judged"
+        "not ranked" if speed.confounds or not speed.against else speed.against.verdict or "not judged"
         for speed in found.speeds.values()
         if speed.confounds or speed.against
     )

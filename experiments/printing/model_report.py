@@ -55,7 +55,7 @@ def model_document(source: str, found: Sequence[Understood]) -> Document:
         },
         "rows": rows,
     }
-    cases = [Case(str(row["row"]), "skipped" if row["why_not"] else "passed", str(row["why_not"])) for row in rows]
+    cases = [Case(row["row"], "skipped" if row["why_not"] else "passed", row["why_not"]) for row in rows]
     return Document("samestep model", lambda: "\n\n".join(map(_text, found)), record, rows, cases)
 
 

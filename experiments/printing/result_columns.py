@@ -26,13 +26,13 @@ _LEFT_OUT = ("config", "status")
 
 def figures(result: RunResult | None) -> dict[str, Scalar]:
     """Returns the columns of one result: its plain fields, those of its parts, and every quantity; each None without a result."""
-    row = result and MeasuredRow.of(result)
+    row = MeasuredRow.of(result) if result else None
     found: dict[str, Scalar] = _plain_fields(RunResult, result)
     for quantity in QUANTITIES:
-        found.setdefault(quantity.key, row and quantity.measured(row))
+        found.setdefault(quantity.key, quantity.measured(row) if row else None)
         if quantity.in_ledger is not None:
-            found.setdefault(f"predicted_{quantity.key}", result and quantity.predicted(result))
-    missed = result and ", ".join(f"{name} {error}" for name, error in misses(result).items())
+            found.setdefault(f"predicted_{quantity.key}", quantity.predicted(result) if result else None)
+    missed = ", ".join(f"{name} {error}" for name, error in misses(result).items()) if result else None
     return found | {"missed_predictions": missed}
 
 

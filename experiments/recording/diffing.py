@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import ParityFailed, SamestepError, Unavailable
@@ -199,7 +198,7 @@ def _by_reruns_of_a(a: Reruns, b: Reruns, length: int) -> Diffed:
     return Diffed(judge_by_reruns(a.run, b.run, runs, of_b), a, b)
 
 
-def in_float64(sides: Sequence[Reruns]) -> list[Reruns]:
+def in_float64(sides: tuple[Reruns, Reruns]) -> tuple[Reruns, Reruns]:
     """Runs both commands again in float64.
 
     Args:
@@ -221,4 +220,5 @@ def in_float64(sides: Sequence[Reruns]) -> list[Reruns]:
                 f"{side.name} cannot be run again in float64: {error}; record it again, or give its command."
             ) from None
         found.append(dataclasses.replace(side, run=run, directory=Path(run.name)))
-    return found
+    one, other = found
+    return one, other

@@ -40,7 +40,7 @@ class ExchangeFacts:
             np.array([each[phase]["projections"][:shared] for each in stats], float) for phase in ("local", "gradient")
         )
         bits, is_known = np.array([each["weight"]["bits"][:shared] for each in stats]), np.isfinite(own).any((0, 2))
-        for place in np.flatnonzero(self._is_whole[:shared] & np.isfinite(given).all((0, 2)) & is_known):
+        for place in np.flatnonzero(self._is_whole[:shared] & np.isfinite(given).all((0, 2)) & is_known).tolist():
             differ = (bits[:, place] != bits[0, place]).any()
             self._add_tensor(ranks[0].number, self._names[place], np.nan_to_num(own[:, place]), given[:, place], differ)
 

@@ -71,7 +71,8 @@ class RecordFacts:
             self.looked_at += 1
             self._add_use(first)
             for found, step in zip(self.has_gradient, ranks, strict=True):
-                for gradients in (step.stats[phase] for phase in ("gradient", "stray") if phase in step.stats):
+                stats = step.stats or {}
+                for gradients in (stats[phase] for phase in ("gradient", "stray") if phase in stats):
                     found |= ~np.isnan(gradients["square"]) | (gradients["bits"] != 0)
         if "schedule_steps" in first.counts:
             self.schedule[first.counts["schedule_steps"]] += 1

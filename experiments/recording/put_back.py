@@ -163,7 +163,7 @@ def _entries(folder: Path) -> Iterator[Mapping[str, Any]]:
         lines = read_bytes(folder / _LIST).splitlines()
     except Unreadable:
         return
-    found = []
+    found = list[Any]()
     for line in lines:
         with contextlib.suppress(Unreadable):  # a process was killed while it wrote
             found.append(parse_json(line))

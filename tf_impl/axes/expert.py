@@ -11,7 +11,7 @@ References:
     Lepikhin et al., arXiv 2006.16668 (GShard, of which each part has room for some tokens, and drops the others).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import cast
 
 import numpy as np
@@ -42,7 +42,7 @@ class ExpertParts:
         """
         self._mesh, self._count = run.mesh, run.mesh.axis("expert")
         params = run.workload.model.params()
-        self.divided = {name for name, param in params.items() if param.stacked} if self._count > 1 else set[str]()
+        self.divided: Collection[str] = {name for name in params if params[name].stacked} if self._count > 1 else ()
         self._strategy = strategy
         self._along = {axis: Replicas(strategy, run.mesh.axis(axis)) for axis in ("expert", "data")}
         # Each replica is traced as often as the others, so the number of a call is the same for all.
@@ -154,4 +154,4 @@ def exchange_tokens(model: Callable[..., tf.Tensor], parts: ExpertParts) -> None
         parts: The parts with which it was made.
     """
     for block in cast(Transformer, model).blocks if parts.divided else ():
-        block.mlp.compute = parts.around(block.mlp.compute)
+        block.mlp.compute = parts.around(block.mlp.compute)  # pyrefly: ignore[missing-attribute, bad-assignment]

@@ -21,7 +21,7 @@ from samestep.tf_impl.techniques.replica_collectives import Collectives
 class AttendFrom(Protocol):
     """Attention of queries to more keys than queries."""
 
-    def __call__(self, q_BHtK: tf.Tensor, k_BHTK: tf.Tensor, v_BHTK: tf.Tensor, first: int) -> tf.Tensor:
+    def __call__(self, q_BHtK: tf.Tensor, k_BHTK: tf.Tensor, v_BHTK: tf.Tensor, /, first: int) -> tf.Tensor:
         """Mixes values; `first` is the place of the first query among the keys."""
         ...
 
@@ -85,10 +85,10 @@ def attend_to_all(
                 queries, whole = tf.identity(q), gather.whole(tf.identity(own))
             with tf.GradientTape() as tape:
                 tape.watch((queries, whole))
-                mixed = attend(queries, *tf.unstack(whole), first)
+                mixed = attend(queries, *tf.unstack(whole), first=first)
             of_q, of_whole = tape.gradient(mixed, (queries, whole), of_mixed)
             return of_q, gather.collect(of_whole)
 
-        return attend(q, *tf.unstack(gather.whole(own)), first), gradients
+        return attend(q, *tf.unstack(gather.whole(own)), first=first), gradients
 
     return attention(q_BHtK, tf.stack((k_BHtK, v_BHtK)))

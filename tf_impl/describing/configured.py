@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from samestep.common.flags import FieldValues
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 HyperParameters = dict[str, dict[str, bool | float | str | list[float]]]
@@ -23,7 +24,7 @@ def hyper_parameters(optimizer: Any, variables: Mapping[str, Any]) -> HyperParam
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         return {}
     config = optimizer.get_config()
-    held = {name: value for name, value in config.items() if isinstance(value, bool | int | float | str)}
+    held: FieldValues = {name: value for name, value in config.items() if isinstance(value, bool | int | float | str)}
     rate = float(np.asarray(optimizer.learning_rate))
     held |= {"kind": type(optimizer).__name__, "learning_rate": rate, "is_decoupled": True}
     without = {**held, "weight_decay": 0.0}
@@ -37,5 +38,5 @@ def own_hyper_parameters(spec: OptimizerSpec, names: Iterable[str]) -> HyperPara
         spec: The optimizer.
         names: The names of the parameters.
     """
-    held = {"kind": spec.name, "is_decoupled": True, **dataclasses.asdict(spec)}  # pyrefly: ignore
+    held = {"kind": spec.name, "is_decoupled": True, **dataclasses.asdict(spec)}
     return dict.fromkeys(names, held)

@@ -6,6 +6,7 @@ keep state for them.
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -18,7 +19,7 @@ from samestep.tf_impl.models.user_model import UserModel
 from samestep.tf_impl.observing.loops import find_reads
 
 
-def losses_of(model: Model, returned: object, targets: tf.Tensor, source: str) -> object:
+def losses_of(model: Model, returned: object, targets: tf.Tensor, source: str) -> Any:
     """Returns the user's loss of what the model returns; or the outputs, all of which a loss of ours reads.
 
     Args:

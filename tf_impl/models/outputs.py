@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -38,7 +39,7 @@ def _finish(loss: object, outputs: object, rows: int) -> object:
     return tf.fill([rows], _wide(found)) if is_loss else _wide(found)
 
 
-def _wide(value: object) -> object:
+def _wide(value: Any) -> Any:
     """Returns a tensor in two bytes in four: losses never have two bytes."""
     return tf.cast(value, tf.float32) if tf.is_tensor(value) and value.dtype in (tf.bfloat16, tf.float16) else value
 

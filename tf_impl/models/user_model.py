@@ -66,7 +66,7 @@ class UserModel:
         self._source = source
         self._finish = finish_outputs(model)
         dtypes, graph = _default_dtypes(), tf.compat.v1.get_default_graph()
-        self.model = call_user(model.tf, source, "the function given as tf=")
+        self.model: Any = call_user(model.tf, source, "the function given as tf=")
         if own := ", ".join(new for new, old in zip(_default_dtypes(), dtypes, strict=True) if new != old):
             raise ConfigError(
                 f"--model {source}: the function given as tf= sets Keras' dtype policy to {own}, which --dtype and --precision "

@@ -1,6 +1,7 @@
 """The step that an update has ended and that others may join: optimizers of different variables take one step after one pass."""
 
 import weakref
+from typing import Any
 
 import tensorflow as tf
 
@@ -13,7 +14,8 @@ class OpenStep:
 
     def __init__(self) -> None:
         """Is none."""
-        self._graph, self._updated = None, frozenset[int]()  # type: weakref.ref[Any] | None, frozenset[int]
+        self._graph: weakref.ref[Any] | None = None
+        self._updated = frozenset[int]()
 
     def close(self) -> None:
         """A pass begins, or what another optimizer does to the step is not known while a graph is built."""

@@ -151,7 +151,7 @@ class Plans:
         """Frees what deleted optimizers have written down, once all of it was read."""
         while self._deleted:
             plan = self._deleted.pop()
-            plan.slots, plan.statistics = {}, None
+            plan.slots, plan.statistics = {}, None  # pyrefly: ignore[bad-assignment]  # nobody reads them any more
 
 
 def _has_value(variable: Any) -> bool:

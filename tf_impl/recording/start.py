@@ -170,7 +170,7 @@ class _Start:
         options = self._recorder.options
         if options.weights_to is not None:
             with replacing(Path(options.weights_to), is_users=True) as file:
-                np.savez(file, **self._arrays)
+                np.savez(file, **self._arrays)  # pyrefly: ignore[bad-argument-type]
         if options.stop_after == 0:
             self._recorder.leave()
 

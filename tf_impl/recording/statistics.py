@@ -126,7 +126,7 @@ class Statistics:
             condition, lambda: self._of_matrix(tf.reshape(value, signs.shape), signs.first), lambda: nothing
         )
         mark(found[0], is_gradient=True)
-        return HalfProjected(*found, value.dtype)
+        return HalfProjected(*found, dtype=value.dtype)
 
     def _in_graph(self, values: Sequence[tf.Tensor | HalfProjected | None]) -> tf.Tensor:
         groups: dict[tuple[object, ...], list[int]] = {}

@@ -97,6 +97,6 @@ def compile_step(run: Run[TpuOptions], batch: Batch, directory: Path) -> Compile
     if done.returncode:
         raise WorkerFailed(f"the TPU compiler ended with exit code {done.returncode}")
     values = read_json(directory / "compiled.json")
-    if "error" in values:
+    if isinstance(values, dict) and "error" in values:
         raise ERRORS[values["error"]](values["message"])
     return pydantic.TypeAdapter(Compiled).validate_python(values)

@@ -3,7 +3,7 @@
 A model is built with what multiplies for it and then restructured; a program asks for another exchange of gradients.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import tensorflow as tf
@@ -36,13 +36,11 @@ __all__ = [
 
 
 class GradientExchange(Protocol):
-    """The exchanges of the replicas of one process, and what each keeps from one to the next.
+    """The exchanges of the replicas of one process, and what each keeps from one to the next."""
 
-    Attributes:
-        kept: Variables, of each replica its own.
-    """
-
-    kept: Mapping[str, tf.Variable]
+    @property
+    def kept(self) -> Mapping[str, tf.Variable]:
+        """Variables, of each replica its own."""
 
     def exchange(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Sums the gradients of all replicas, in the order of the parameters; to be called on each of them."""
@@ -80,7 +78,7 @@ def meeting(exchange: GradientExchange | None) -> RankSteps | None:
 
 
 def exchange_read(
-    exchange: GradientExchange, gradients: Sequence[tf.Tensor | None], params: Iterable[tf.Variable]
+    exchange: GradientExchange, gradients: Collection[tf.Tensor | None], params: Iterable[tf.Variable]
 ) -> list[tf.Tensor | None]:
     """Sums the gradients of all replicas; of a variable that nothing reads zeros are exchanged, and None is left.
 

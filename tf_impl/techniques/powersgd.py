@@ -74,7 +74,7 @@ class Factors:
         """Takes what every replica kept; nothing lets it start anew."""
         for key, variable in self.kept.items():
             values = np.zeros((self._replicas.count, *variable.shape), variable.dtype.as_numpy_dtype)
-            for rank, held in enumerate(local if key.startswith(RESIDUAL) else local[:1] * self._replicas.count):
+            for rank, held in enumerate(local if key.startswith(RESIDUAL) else [*local[:1]] * self._replicas.count):
                 if key in held and held[key].size == values[rank].size:
                     values[rank] = held[key].reshape(values[rank].shape)
             self._replicas.write(variable, values)

@@ -99,6 +99,6 @@ def divided(parameters: Sequence[nn.Parameter], count: int) -> Exchange:
     def exchange(last: bool) -> Iterator[None]:
         yield
         for parameter in parameters if last else ():
-            parameter.grad /= count
+            parameter.grad /= count  # pyrefly: ignore[unsupported-operation, bad-assignment]
 
     return exchange

@@ -45,7 +45,7 @@ def shard(
     if run.mesh.parts("stacked") > 1:
         placed = sharded_apart(divide(model)[1], along_shard(mesh, run.mesh.expert_replica_axes))
     for block in [*blocks, model]:
-        fully_shard(
+        fully_shard(  # pyrefly: ignore[no-matching-overload]
             block, mesh=whole, reshard_after_forward=reshard, mp_policy=gathering(run), shard_placement_fn=placed
         )
     model.register_forward_hook(free_after_prediction)

@@ -12,6 +12,7 @@ References:
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -108,8 +109,9 @@ class _Sum:
 
 def _redistribute_gradient(parameter: torch.Tensor) -> None:
     """Shards a gradient as its parameter is: that of a table comes replicated, that of a norm on shards partial."""
-    if isinstance(parameter, DTensor) and parameter.grad.placements != parameter.placements:
-        parameter.grad = parameter.grad.redistribute(placements=parameter.placements)
+    gradient: Any = parameter.grad
+    if isinstance(parameter, DTensor) and gradient.placements != parameter.placements:
+        parameter.grad = gradient.redistribute(placements=parameter.placements)
 
 
 def _plan_pairs(spec: ModelSpec, num_parts: int) -> dict[str, ParallelStyle]:

@@ -100,7 +100,7 @@ def _watching(module: nn.Module) -> Iterator[dict[str, None]]:
     last: list[object] = [None]
 
     def look() -> None:
-        now = torch.get_rng_state().numpy().tobytes(), random.getstate(), np.random.get_state()[2]
+        now = torch.get_rng_state().numpy().tobytes(), random.getstate(), np.random.get_state()[2]  # pyrefly: ignore[bad-index]
         if inside and now != last[0]:
             found[inside[-1] or FORWARD_PASS] = None
         last[0] = now

@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
 import torch
@@ -49,7 +49,7 @@ def _count(
     """Counts the roundings of a forward pass in evaluation, in the first way in which it does not fail."""
     module.eval()
     refused = ""
-    given = {name: _single(array) for name, array in inputs.items()} if isinstance(inputs, dict) else _single(inputs)
+    given = {name: _single(array) for name, array in inputs.items()} if isinstance(inputs, Mapping) else _single(inputs)
     for way in ways:
         try:
             with warnings.catch_warnings(action="ignore"), _in_steps(), way(), Roundings() as seen:

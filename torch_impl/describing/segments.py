@@ -50,7 +50,7 @@ def describe_segments(
         several = shapes if isinstance(x, tuple) else ()
         size = (sum(map(_size, several)),) if several else shapes[0]
         found.append(Segment(name, counter.get_total_flops() // rows, size, held, several))
-    _refuse_another(x, outputs, source)
+    _refuse_another(x, outputs, source)  # pyrefly: ignore[bad-argument-type]
     if lost := [name for name in named if not any(name in each.parameters or () for each in found)]:
         raise ConfigError(
             f"--model {source}: no segment is named after the module of {lost[0]}, or after that parameter; name each by all "

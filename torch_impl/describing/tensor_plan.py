@@ -3,6 +3,7 @@
 import copy
 import itertools
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -81,7 +82,7 @@ def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> P
 
 def _published_plan(module: nn.Module, linear: Mapping[str, nn.Linear], inputs: Inputs) -> Plan:
     """Returns the plan that a model of transformers has with it; none where the parts would be another function."""
-    published = getattr(module, "_tp_plan", None) or {}
+    published: Any = getattr(module, "_tp_plan", None) or {}
     named = {pattern: _PUBLISHED[way] for pattern, way in published.items() if way in _PUBLISHED}
     plan = {path: way for pattern, way in named.items() for path in linear if _matches(path, pattern)}
     return plan if plan and _deviation(module, linear, plan, inputs) == 0 else {}

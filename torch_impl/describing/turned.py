@@ -1,6 +1,7 @@
 """Changes the inputs of a module of a user's model, where the user accepts a difference in what precedes it."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,7 +58,7 @@ def _joined(x: torch.Tensor, parts: int) -> torch.Tensor:
     return x.reshape(len(x), parts, x.shape[1], -1).transpose(1, 2).reshape(x.shape)
 
 
-_POOLS: Mapping[str, Callable[..., torch.Tensor]] = {**POOLS, "maximum": lambda x: x.amax(1)}  # torch's max has places
+_POOLS: Mapping[str, Callable[..., Any]] = {**POOLS, "maximum": lambda x: x.amax(1)}  # torch's max has places
 _STEPS: Mapping[str, Callable[..., torch.Tensor]] = {
     "times": lambda x, factor: x * factor,
     "plus": lambda x, shift: x + shift,

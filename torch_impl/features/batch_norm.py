@@ -29,9 +29,9 @@ class BatchNorm(nn.modules.batchnorm._BatchNorm):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """[batch, channels, ...] -> the same; statistics are in the dtype of the running ones, also of two bytes."""
         # torch 2.13 wants the scale in that dtype as well, which `fully_shard` may have gathered in two bytes.
-        scale, bias = (each.to(self.running_mean.dtype) for each in (self.weight, self.bias))
+        scale, bias = (each.to(self.running_mean.dtype) for each in (self.weight, self.bias))  # pyrefly: ignore[missing-attribute]
         kept = self.running_mean, self.running_var
-        return nn.functional.batch_norm(input, *kept, scale, bias, self.training, self.momentum, self.eps)
+        return nn.functional.batch_norm(input, *kept, scale, bias, self.training, self.momentum, self.eps)  # pyrefly: ignore[bad-argument-type]
 
 
 class NormalizedLinear(nn.Linear):
@@ -83,7 +83,7 @@ def convolution(norm: str, fan_in: int, fan_out: int) -> nn.Module:
     return nn.Conv2d(fan_in, fan_out, kernel_size=3, padding=1)
 
 
-def norms_of(model: nn.Module) -> dict[str, nn.Module]:
+def norms_of(model: nn.Module) -> dict[str, nn.modules.batchnorm._BatchNorm]:
     """Returns the layers that normalise over the batch, by path."""
     return {path: each for path, each in model.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)}
 

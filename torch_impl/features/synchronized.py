@@ -85,5 +85,5 @@ def _keep(layer: nn.modules.batchnorm._BatchNorm, mean: torch.Tensor, variance: 
     if layer.num_batches_tracked is not None:
         layer.num_batches_tracked.add_(1)
         share = 1 / float(layer.num_batches_tracked) if share is None else share
-    layer.running_mean.lerp_(mean, share)
-    layer.running_var.lerp_(variance, share)
+    layer.running_mean.lerp_(mean, share)  # pyrefly: ignore[missing-attribute]
+    layer.running_var.lerp_(variance, share)  # pyrefly: ignore[missing-attribute]

@@ -1,6 +1,7 @@
 """The inputs of a model: a tensor, or several by name."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ Inputs = torch.Tensor | Mapping[str, torch.Tensor]
 """Several go to a user's model by keyword."""
 
 
-def as_inputs(array: np.ndarray, device: torch.device | None = None) -> Inputs:
+def as_inputs(array: np.ndarray, device: torch.device | None = None) -> Any:
     """Makes the inputs of a model from a batch's array.
 
     Args:

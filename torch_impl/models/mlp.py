@@ -21,7 +21,7 @@ class Mlp(nn.Module):
         sizes = [spec.features, *[spec.width] * (spec.layers - 1), spec.outputs]
         hidden = range(spec.layers - 1)
         inner = [linear(spec.norm, sizes[i], sizes[i + 1]) for i in hidden]
-        self.layers = nn.ModuleList([*inner, nn.Linear(*sizes[-2:])])
+        self.layers = nn.ModuleList([*inner, nn.Linear(sizes[-2], sizes[-1])])
         self.behind = nn.ModuleList(behind(spec, i, context, f"layers/{i}") for i in hidden)
 
     def segments(self) -> dict[str, SegmentFunction]:

@@ -1,7 +1,7 @@
 """A model as a sequence of segments, so that any part of it can run alone."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ from samestep.torch_impl.models.inputs import Inputs
 
 Handed = torch.Tensor | tuple[torch.Tensor, ...]
 """What a segment of a user's model returns: a tensor, or several, such as an activation and a skip connection."""
-SegmentFunction = Callable[..., torch.Tensor]
+SegmentFunction = Callable[..., Any]
 """Takes the inputs or what the segment before returned; a user's may return several tensors, as `Handed`."""
 
 
@@ -21,7 +21,7 @@ class Segmented(Protocol):
         """Returns its segments in order, named as in the spec; run one after the other they are its forward pass."""
 
 
-def run_segments(segments: Iterable[SegmentFunction], x: Inputs | Handed) -> torch.Tensor:
+def run_segments(segments: Iterable[SegmentFunction], x: Inputs | Handed) -> Any:
     """Runs one segment after the other.
 
     Args:
@@ -33,7 +33,7 @@ def run_segments(segments: Iterable[SegmentFunction], x: Inputs | Handed) -> tor
     return x
 
 
-def tensors_of(handed: Handed) -> tuple[torch.Tensor, ...]:
+def tensors_of(handed: Inputs | Handed) -> tuple[Any, ...]:
     """Returns the tensors that a segment returned, in order."""
     return handed if isinstance(handed, tuple) else (handed,)
 

@@ -1,6 +1,7 @@
 """The loss of a user's model: their function, or the loss that the model returns."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from samestep.common.workload.reductions import divisor_of, is_mean_of_own, metr
 from samestep.torch_impl.models.user_model import declared
 
 
-def loss_function(model: Model) -> Callable[[object, torch.Tensor], torch.Tensor] | None:
+def loss_function(model: Model) -> Callable[..., Any] | None:
     """Returns the function that makes losses of what a model returns: the user's or its own; None if it is ours.
 
     Args:

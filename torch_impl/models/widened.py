@@ -5,6 +5,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -22,7 +23,7 @@ def install() -> None:
 
 def _either(plain: Product) -> Product:
     @functools.wraps(plain)
-    def product(one: torch.Tensor, other: torch.Tensor, *args: object, **named: object) -> torch.Tensor:
+    def product(one: torch.Tensor, other: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
         is_ours = one.dtype == other.dtype == torch.float64 and not args and named.keys() <= {"offs"}
         return (_grouped if is_ours else plain)(one, other, *args, **named)
 

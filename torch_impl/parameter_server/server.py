@@ -68,7 +68,7 @@ class Server:
             for ids, gradient in there:
                 if gradient is not None:
                     parameter.grad = (
-                        parameter.grad + gradient if ids is None else parameter.grad.index_add_(0, ids, gradient)
+                        parameter.grad + gradient if ids is None else parameter.grad.index_add_(0, ids, gradient)  # pyrefly: ignore[unsupported-operation, missing-attribute]
                     )
         self.served.optimizer.step()
         self._version += 1

@@ -70,7 +70,7 @@ class SharedCopies:
         """Makes the context of a micro-batch's passes, after the last of which the halves are summed."""
         yield
         for name, (_, rank, is_first) in self._others.items() if last else ():
-            own = local_part(self._parameter(name).grad)
+            own = local_part(self._parameter(name).grad)  # pyrefly: ignore[bad-argument-type]
             other = torch.empty_like(own)
             self._recorder.phase = "backward"
             both = ((dist.isend, own), (dist.irecv, other))

@@ -1,6 +1,7 @@
 """Parts of a model along its depth, as modules in which every parameter keeps its neutral name."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -82,7 +83,7 @@ class Stage(nn.Module):
             **several: Several inputs by keyword, as torch's schedules hand them on.
         """
         functions = segment_functions(self._spec, self.model)
-        x = several if not handed else handed[0] if len(handed) == 1 else handed
+        x: Any = several if not handed else handed[0] if len(handed) == 1 else handed
         if self._spec.facts.returns == "several":  # the whole model, whose outputs go to its loss alone
             return run_segments([functions[name] for name in self._names], x)
         if self._contiguous and not isinstance(x, Mapping):

@@ -3,6 +3,7 @@
 import functools
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 from torch.optim import Optimizer
 
@@ -10,15 +11,15 @@ from samestep.common.steps.gradient_transforms import KEPT_CALLS
 from samestep.torch_impl.recording.step.scalars import StepScalars
 from samestep.torch_impl.recording.tensors import has_gradient
 
-Given = tuple[tuple[object, ...], dict[str, object]]
+Given = tuple[tuple[Any, ...], dict[str, object]]
 """The arguments and the keywords of an optimizer's step, it first."""
 
 
 def with_followed_closure(
     arguments: Given,
     closure: Callable[..., object],
-    before: Callable[[object], object],
-    after: Callable[[object], object],
+    before: Callable[[Optimizer], object],
+    after: Callable[[Optimizer], object],
 ) -> Given:
     """Follows the closure that an optimizer is given; returns the arguments with it.
 
@@ -65,6 +66,6 @@ class ClosureCalls:
         Args:
             scalars: Those of the step.
         """
-        begun, self._begun = self._begun and self._begun(), None
+        begun, self._begun = self._begun() if self._begun else None, None
         if begun is not None and has_gradient(begun):
             scalars.count(KEPT_CALLS)

@@ -57,7 +57,7 @@ class Products:
                 see(cast.device)
             return entered
 
-        torch.autocast.__enter__ = enter
+        torch.autocast.__enter__ = enter  # pyrefly: ignore[bad-assignment]
 
     def _see(self, kind: str) -> None:
         if torch.is_grad_enabled() and torch.is_autocast_enabled(kind):
@@ -82,7 +82,7 @@ class Products:
 @contextlib.contextmanager
 def exact_products() -> Iterator[None]:
     """Has products of float32 matrices be exact to float32, whatever the script allows: TF32 on a GPU, bf16 on a CPU."""
-    coarse = [each for each in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul) if _is_coarse(each)]
+    coarse = [each for each in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul) if _is_coarse(each)]  # pyrefly: ignore[missing-attribute]
     before = [each.fp32_precision for each in coarse]
     for each in coarse:
         each.fp32_precision = "ieee"
@@ -102,7 +102,7 @@ def use_float64() -> None:
 
     Inductor makes no kernels: it tells dtypes by their names, and would take one for the other. Its graphs are run as they are.
     """
-    torch._TorchCompileInductorWrapper.__call__ = lambda _, graph, inputs: graph
+    torch._TorchCompileInductorWrapper.__call__ = lambda _, graph, inputs: graph  # pyrefly: ignore[bad-assignment]
     torch.set_default_dtype(torch.float64)
     for name in ("float32", "float", "float16", "half", "bfloat16"):
         setattr(torch, name, torch.float64)

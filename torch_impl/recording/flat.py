@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -34,7 +35,7 @@ class FlatTensor:
 
 def flat_tensors(module: nn.Module) -> Iterator[FlatTensor]:
     """Yields the parameters that a module holds in a flat one; nothing if it is not FSDP1's."""
-    handle = module.__dict__.get("_handle")
+    handle: Any = module.__dict__.get("_handle")
     flat = getattr(handle, "flat_param", None)
     if flat is None or not getattr(flat, "_shard_param_infos", None):
         return

@@ -25,7 +25,8 @@ from samestep.torch_impl.recording.step.losses import Roots, listed, roots_of
 from samestep.torch_impl.recording.tensors import is_method_run
 from samestep.torch_impl.recording.thread import FollowedThread
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Hooks:
@@ -78,7 +79,7 @@ class Hooks:
         torch.autograd.backward = self._follow_backward(torch.autograd.backward)
         torch.autograd.grad = self._follow_grad(torch.autograd.grad)
         before, after, thread = guard(session.before_update), guard(session.after_update), self._thread
-        register_optimizer_step_pre_hook(lambda *each: before(*each) if thread.train() else None)
+        register_optimizer_step_pre_hook(lambda *each: before(*each) if thread.train() else None)  # pyrefly: ignore[bad-argument-type]
         register_optimizer_step_post_hook(lambda optimizer, arguments, keywords: after(optimizer))
         follow_transforms(session, guard)
         follow_functional(session, guard, self._thread)
@@ -172,7 +173,7 @@ class Hooks:
 
     def _follow_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
         before, after = self._before_pass(self._session.before_grad), self._guard(self._session.after_grad)
-        see, loss_of = map(self._guard, ((differentiated := DifferentiatedLoss()).see, differentiated.of))
+        see, loss_of = self._guard((differentiated := DifferentiatedLoss()).see), self._guard(differentiated.of)
 
         @functools.wraps(original)
         def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *arguments: Any, **keywords: Any) -> Any:

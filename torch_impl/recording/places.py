@@ -56,7 +56,7 @@ def follow_join(end: Callable[[], None]) -> None:
         end()
         leave(*arguments)
 
-    kind.__exit__ = followed
+    kind.__exit__ = followed  # pyrefly: ignore[bad-assignment]
 
 
 def layouts(parameters: Sequence[torch.Tensor], called: Sequence[nn.Module]) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def shards(module: nn.Module) -> dict[int, nn.Parameter]:
 
     Whole ones lose their memory later, and after a call without gradients, as of a teacher, nobody knows when.
     """
-    states = [each._get_fsdp_state() for each in module.modules() if _is_fsdp2(type(each))]
+    states = [each._get_fsdp_state() for each in module.modules() if _is_fsdp2(type(each))]  # pyrefly: ignore[not-callable]
     groups = [getattr(each, "_fsdp_param_groups", None) or [each._fsdp_param_group] for each in states]
     shards = [each for own in groups for group in own if group is not None for each in group.fsdp_params]
     return {id(each._unsharded_param): each.sharded_param for each in shards if hasattr(each, "_unsharded_param")}

@@ -40,10 +40,10 @@ class Session:
         """Waits for the first pass. The recorder gets the steps."""
         self._recorder, self.examples, self._own = recorder, Examples(), OwnGradients(recorder)
         self.called, self.leaves, self.targets, self.losses = CalledModules(), Leaves(), Targets(), StepLosses()
-        self._initial, self.watch = None, None  # type: FirstWeights | Watch | None, Watch | None
-        self._closures, self._inside = ClosureCalls(), Nesting()
-        self._is_update, self.has_optimizer, self._scale = False, False, None  # type: bool, bool, torch.Tensor | None
-        self.scalars, self.products, self._of = StepScalars(), Products(), ParameterIds()
+        self._initial: FirstWeights | Watch | None = None
+        self.watch: Watch | None = None
+        self._is_update, self.has_optimizer, self._scale, self._of = False, False, None, ParameterIds()
+        self._closures, self._inside, self.scalars, self.products = ClosureCalls(), Nesting(), StepScalars(), Products()
         self.counts = Counts(lambda: bool(self.stepped or (self._gradients and not self.has_optimizer)))
         self._begin_step()
 
@@ -109,7 +109,7 @@ class Session:
 
     def after_grad(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
         """It returned, for each parameter a gradient, with which a script without an optimizer updates it."""
-        if self._is_manual():
+        if self._is_manual() and self.watch is not None:
             self._gradients.append(self.watch.given(found))
 
     def after_backward(self) -> None:
@@ -143,7 +143,7 @@ class Session:
 
     def _begin_watch(self) -> Watch:
         self.counts.forget_schedules()
-        self.watch = Watch(self._recorder, self.called.alive(), self.leaves.held(), self._initial, self.products.name)
+        self.watch = Watch(self._recorder, self.called.alive(), self.leaves.held(), self._initial, self.products.name)  # pyrefly: ignore[bad-argument-type]
         self._initial = self._initial and self.watch  # keeps nothing alive
         return self.watch
 
@@ -152,7 +152,7 @@ class Session:
         if self.watch is None and isinstance(first := self._initial, FirstWeights) and (given := first.used_by_hand()):
             self._gradients = [given if (watch := self._begin_watch()).has_first else watch.gradients()]
             self.has_optimizer = False
-        return not self.has_optimizer and bool(self.watch and self._gradients) and self.watch.is_moved()
+        return not self.has_optimizer and self.watch is not None and bool(self._gradients) and self.watch.is_moved()
 
     def expect_update(self) -> None:
         """An optimizer that is not torch's was given gradients, so the script is not one without an optimizer."""
@@ -217,7 +217,7 @@ class Session:
 
     def scale_loss(self, scale: torch.Tensor) -> None:
         """The next backward pass begins with a loss that is multiplied."""
-        self._scale = scale.clone()
+        self._scale = scale.clone()  # pyrefly: ignore[bad-assignment]
 
     def finish(self) -> None:
         """Writes the step."""

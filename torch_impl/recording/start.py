@@ -41,7 +41,7 @@ def start_with(recorder: Recorder, called: Iterable[nn.Module], leaves: Sequence
     held = [each for each in find_tensors([*called], leaves) if each.tensor.role == "parameter"]
     with torch.no_grad():
         if options.weights_from is not None:
-            _load(held, options.weights_from, recorder)
+            _load(held, Path(options.weights_from), recorder)
         if options.perturb is not None:
             for each in held:
                 for piece, value in _places(each):
@@ -59,7 +59,7 @@ def _save(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
     with replacing(path, is_users=True) as file:
         np.savez(
             file,
-            **{
+            **{  # pyrefly: ignore[bad-argument-type]
                 each.tensor.name: each.value().detach().float().cpu().numpy().reshape(each.tensor.piece.shape)
                 for each in held
             },

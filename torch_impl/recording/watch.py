@@ -71,8 +71,9 @@ class Watch:
         recorder.begin(tensors, *rank_and_world(), self._is_float64, shared, products)
         if not recorder.is_ended:
             first = self.weights()
-            size = len(initial.tensors) if initial is not None else 0
-            if size and initial.tensors == tensors[:size]:  # an optimizer of Keras may have made its averages since
+            size = len(initial.tensors) if initial else 0
+            # An optimizer of Keras may have made its averages since.
+            if initial and size and initial.tensors == tensors[:size]:
                 first[:size], self.has_first = initial.stats, size == len(tensors)
                 self.written.moved = initial.written.moved if self.has_first else None
             recorder.write(RecordedStep(INITIAL, stats={"weight": first}))
@@ -193,7 +194,7 @@ class Watch:
         if strays := self._strays.taken():
             found["stray"] = Pending.together(strays)
         local = own.taken([each.owner for each in self._held], self._is_float64)
-        return found if local is None else {"local": local} | found
+        return found if local is None else {"local": local, **found}
 
     def _leave_out_idle(self, gradient: np.ndarray, before: np.ndarray) -> None:
         """Leaves out the gradients that models keep which a script without an optimizer trains no more."""

@@ -75,7 +75,7 @@ def forward_loss(x: rpc.RRef, targets: torch.Tensor) -> torch.Tensor:
         x: The activations, on the worker that has them.
         targets: The targets of the same examples.
     """
-    loss = _LOCAL[0].loss(_apply(x), targets)
+    loss = _LOCAL[0].loss(_apply(x), targets)  # pyrefly: ignore[bad-argument-type]
     record_send("forward", loss, DRIVER)
     return loss
 

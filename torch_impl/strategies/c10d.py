@@ -42,7 +42,7 @@ def ring_all_reduce(flat: torch.Tensor) -> None:
     for hop in range(2 * (count - 1)):
         sending = dist.isend(chunks[(rank - hop) % count], (rank + 1) % count)
         dist.recv(received, (rank - 1) % count)
-        sending.wait()  # before the chunk may change
+        sending.wait()  # pyrefly: ignore[missing-attribute]  # before the chunk may change
         arrived = chunks[(rank - hop - 1) % count]
         if hop < count - 1:
             arrived += received

@@ -86,7 +86,7 @@ def build(run: Run[HybridOptions]) -> TrainingProgram:
     stages = list(pipe.stages.values())
     for stage in stages:
         distribute(run, stage, mesh)
-    exchanges = [pipe.copies.exchange, lambda last: loss_parallel()]
+    exchanges: list[Exchange] = [pipe.copies.exchange, lambda last: loss_parallel()]
     if run.mesh.axis("expert") > 1:
         exchanges.append(average_experts(run, stages, mesh, device))
     # A mesh that has these axes as one would change which groups add up the norms of experts (torch 2.13).
@@ -111,6 +111,7 @@ def spread_optimizer(run: Run, stages: Sequence[Stage], parts: Parts, mesh: Devi
         mesh: All ranks.
     """
     optimizer, group = parts.optimizer, along(mesh, run.mesh.replica_axes).get_group()
+    assert optimizer is not None
     state = build_local_state(run, optimizer, *(stage.model for stage in stages))
     trained = list(dict.fromkeys(weight.parameter for weight in state.trained.values()))
     owners = owners_of(trained, dist.get_process_group_ranks(group))

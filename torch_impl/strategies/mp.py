@@ -67,7 +67,8 @@ class VerticalPass:
         if self.gives_gradient:
             back = [(each, self._receive(each.shape, self.index + 1)) for each in handed]
             if reached := [pair for pair in back if pair[0].requires_grad]:
-                torch.autograd.backward(*zip(*reached, strict=True))
+                outputs, gradients = zip(*reached, strict=True)
+                torch.autograd.backward(outputs, gradients)
 
     def _receive(self, shape: torch.Size, stage: int) -> torch.Tensor:
         received = torch.empty(shape, dtype=self.pipe.dtype, device=self.pipe.device)

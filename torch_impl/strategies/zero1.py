@@ -35,7 +35,7 @@ def build(run: Run) -> TrainingProgram:
     groups = [dict(group) for group in whole.param_groups]
     # As views of one bucket a rank's parameters take one broadcast.
     inner = functools.partial(leave, whole)
-    optimizer = ZeroRedundancyOptimizer(groups, inner, parameters_as_bucket_view=True)
+    optimizer = ZeroRedundancyOptimizer(groups, inner, parameters_as_bucket_view=True)  # pyrefly: ignore[bad-argument-type]
     is_plain = not order_ranks(run, model)
     exchange = DdpExchange(model)
     parts = Parts(

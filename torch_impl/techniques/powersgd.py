@@ -36,7 +36,7 @@ class Factors:
         for gradient, total in zip(whole, _summed(whole), strict=True):
             gradient.copy_(total)
         views = {name: self._neutral(name, gradients[name]) for name in gradients if self._shapes[name] is not None}
-        matrices = {name: view.reshape(self._shapes[name]) + self._residual(name) for name, view in views.items()}
+        matrices = {name: view.reshape(self._shapes[name]) + self._residual(name) for name, view in views.items()}  # pyrefly: ignore[no-matching-overload]
         rights = {name: orthogonalise(self._factor(name)) for name in views}
         lefts = list(map(orthogonalise, _summed([matrix @ rights[name] for name, matrix in matrices.items()])))
         sums = _summed([matrix.T @ left for matrix, left in zip(matrices.values(), lefts, strict=True)])

@@ -117,7 +117,7 @@ def _of_stage(
 
 def _add_up(names: Iterable[str], kept: Mapping[str, KeptBytes]) -> KeptBytes:
     there = [kept[name] for name in names if name in kept]
-    return KeptBytes(*map(sum, zip(*there, strict=True)))
+    return KeptBytes(*(sum(own) for own in zip(*there, strict=True)))
 
 
 @functools.lru_cache(maxsize=512)  # every rank of a pipeline asks, and a search asks for thousands of pipelines

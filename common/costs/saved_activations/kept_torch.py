@@ -38,7 +38,7 @@ from samestep.common.costs.sizes import ID_BYTES, example_bytes
 from samestep.common.features.used import balanced_numbers, layers_of, mask_bytes
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec
-from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
+from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, KeptBySegment, SavedLists
 
 if TYPE_CHECKING:
     from samestep.common.workload.models.cnn import CnnSpec
@@ -212,7 +212,7 @@ def _loss(model: ModelSpec, item_bytes: int, outputs: int) -> Kept:
 
 
 TRAINED = ("mlp", "cnn", "ranker", "transformer")
-KEPT = {"mlp": mlp, "cnn": cnn, "ranker": ranker, "transformer": transformer, "decoder": decoder}
+KEPT = dict[str, KeptBySegment](mlp=mlp, cnn=cnn, ranker=ranker, transformer=transformer, decoder=decoder)
 LISTS = SavedLists(KEPT, in_order=True)
 
 

@@ -24,6 +24,7 @@ References:
 import dataclasses
 import functools
 import math
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from samestep.common.costs.saved_activations import kept_torch
@@ -89,7 +90,7 @@ def _with_norms(model: "TransformerSpec", found: dict[str, Kept], gathered: bool
     return found
 
 
-_MORE = {"transformer": _with_norms}
+_MORE: Mapping[str, Callable[..., dict[str, Kept]]] = {"transformer": _with_norms}
 """The models of which more than the loss has four bytes."""
 _CAST = SavedLists(
     dict.fromkeys(kept_torch.TRAINED, kept),

@@ -144,7 +144,7 @@ def pair_only_network(a: RecordedRun, b: RecordedRun) -> dict[int, int]:
         places = {(each.name, each.role, each.piece.shape): place for place, each in enumerate(several.tensors)}
         first = names[0][0] if names else ""
         prefixes = dict.fromkeys(name.removesuffix(first) for name, *_ in places if name.endswith(first))
-        networks = [[places.get((prefix + name, *rest)) for name, *rest in names] for prefix in prefixes]
+        networks = [[places.get((prefix + name, role, shape)) for name, role, shape in names] for prefix in prefixes]
         whole = [[place for place in each if place is not None] for each in networks if each and None not in each]
         if whole:
             sums = [run.first_sums(2, "gradient", "weight") for run in (alone, several)]

@@ -152,9 +152,9 @@ def _take(
             if place not in taken and tensor.role != FOLLOWER:
                 places.setdefault((key(tensor), tensor.role, tensor.piece.shape), []).append(place)
         sides.append(places)
-    for name, places in sides[0].items():
-        if len(places) == len(sides[1].get(name, ())) == 1:
-            found[places[0]] = sides[1][name][0]
+    for name, own in sides[0].items():
+        if len(own) == len(sides[1].get(name, ())) == 1:
+            found[own[0]] = sides[1][name][0]
 
 
 def _is_complete(found: dict[int, int], one: Sequence[RecordedTensor], other: Sequence[RecordedTensor]) -> bool:

@@ -100,7 +100,7 @@ class Rest:
         norm = np.nan_to_num(np.fmax(gradients.one.norm, gradients.other.norm))
         self._is_rounded = self._is_rounded | (norm > 0)
         self._is_pushed = self._is_pushed | (norm > gradients.scale.same * gradients.scale.rounding)
-        moved = sum(map(apart_of, self._before, now)) if self._before else 0.0
+        moved = np.add(*map(apart_of, self._before, now)) if self._before else np.zeros(1)
         return np.where(self._is_rounded & ~self._is_pushed, finite(moved), 0.0)
 
 

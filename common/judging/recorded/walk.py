@@ -119,7 +119,7 @@ class Walk:
     def _moved_earlier(self, apart: np.ndarray, differs: np.ndarray) -> np.ndarray:
         """Returns which statistics differ and are the same after the next step: one run calls its model between the two."""
         found = differs & np.array([each.role == "buffer" for each in self.pairing.tensors])
-        sums = [each.sums["weight"] for each in self.further if each is not None and "weight" in (each.sums or {})]
+        sums = [each.sums["weight"] for each in self.further if each and each.sums and "weight" in each.sums]
         if not found.any() or len(sums) < 2 or self.further[0] is None:
             return np.zeros_like(found)
         ours, theirs = (self.pairing.of(each, side) for side, each in enumerate(sums))
@@ -149,9 +149,9 @@ class Walk:
         """
         is_alone = phase == "update" and one.is_skipped != other.is_skipped  # which is all that there is to explain
         gradient, weight = (None if is_alone else self.compare(each, one, other) for each in ("gradient", "weight"))
-        starts = [each.before("weight") for each in past]
+        starts = [sums for each in past if (sums := each.before("weight"))]
         gradients = self.seen(gradient, past=past) if gradient else ()
-        moves = () if weight is None or None in starts else self.seen(weight, starts)
+        moves = () if weight is None or len(starts) < len(past) else self.seen(weight, starts)
         if gradient:  # a frozen parameter that moves is one of a teacher or an average within the model
             frozen = {each.name for each in self.pairing.tensors if each.role == "parameter" and not each.is_trained}
             frozen -= {each.name for each in gradients}
@@ -197,7 +197,7 @@ class Walk:
         return {
             tensor.name: place
             for place, tensor in tensors
-            if tensor.name in own and tensor.role == "parameter" and gradient.square[place] > 0
+            if gradient and tensor.name in own and tensor.role == "parameter" and gradient.square[place] > 0
         }
 
     def seen(
@@ -229,7 +229,7 @@ class Walk:
                 more["norms"] = norms[0][place], norms[1][place]
                 more["earlier"] = None if earlier is None else np.nan_to_num(earlier.projections[place])
                 more["strays"] = strays and (strays[0][place], strays[1][place])
-            found.append(SeenTensor(tensor.name, kind, tensor.role, size, one, other, rounding, bound, **more))
+            found.append(SeenTensor(tensor.name, kind, tensor.role, size, one, other, rounding, bound, **more))  # pyrefly: ignore[bad-argument-type]
         return tuple(found)
 
 

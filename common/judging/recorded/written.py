@@ -112,11 +112,11 @@ def _with_written_after(
     if any(UPDATED not in own and count for own, count in zip(sums, counts, strict=True)) or not any(
         UPDATED in own for own in sums
     ):
-        sides = (
+        a, b = (
             dataclasses.replace(side, written=count or int(UPDATED in own))
             for side, count, own in zip((evidence.a, evidence.b), counts, sums, strict=True)
         )
-        return dataclasses.replace(evidence, **dict(zip("ab", sides, strict=True)))
+        return dataclasses.replace(evidence, a=a, b=b)
     updated = [walk.pairing.of(own.get(UPDATED, own["weight"]), side) for side, own in enumerate(sums)]
     written = [
         int(((each.bits != own.bits) & walk.pairing.are_parameters).sum())
@@ -143,6 +143,7 @@ def note_written(evidence: Evidence) -> Iterator[str]:
 
 def _seen(walk: Walk, sums: list[Sums], before: tuple[Sums, Sums], weight: ComparedTensors) -> tuple[SeenTensor, ...]:
     """Returns how far weights are from those before the step, on the scale of the weights."""
-    apart = apart_of(*sums)
-    compared = ComparedTensors(*sums, weight.scale, apart, multiples(apart, weight.scale.rounding))
+    one, other = sums
+    apart = apart_of(one, other)
+    compared = ComparedTensors(one, other, weight.scale, apart, multiples(apart, weight.scale.rounding))
     return walk.seen(compared, before)

@@ -70,7 +70,8 @@ def _differing_stilled(names: tuple[str, str], one: Stilled | None, other: Still
     is_kept = one and other and one.what == other.what and math.isclose(one.share + other.share, 1)
     kept = ", which is what {a} keeps" if is_kept else ""
     where = ", ".join(f"{side} `{name}`" for side, name in zip(("{a:key}", "{b:key}"), names, strict=True) if name)
-    cause, (feature, *_) = f"{{a}} drops {said[0]}, {{b}} {said[1]}{kept}", one or other or ("",)
+    cause, given = f"{{a}} drops {said[0]}, {{b}} {said[1]}{kept}", one or other
+    feature = given.feature if given else ""
     seen = f"{feature} is off in all that was compared, and differs"
     return first_difference(feature, where, seen, cause, names)
 

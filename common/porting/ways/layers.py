@@ -192,11 +192,11 @@ def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Seque
 def _attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, count: int) -> Iterator[Candidate]:
     """Attention of so many heads; a softmax over another axis, and heads that are not put back, under the first scale alone."""
     width, size = query.shape[-1], query.shape[-1] // count
-    split = [each.reshape(*each.shape[:2], count, -1) for each in (query, key, value)]
+    q, k, v = (each.reshape(*each.shape[:2], count, -1) for each in (query, key, value))
     scales = {f"1/sqrt({size})": size**-0.5, f"1/sqrt({width})": width**-0.5, "1": 1.0, f"1/{size}": 1 / size}
 
     def make(heads: int, scale: str, ahead: int | None, softmax: str, back: bool) -> np.ndarray:
-        made = formulas.attend(*split, scales[scale], ahead, _AXES[softmax])
+        made = formulas.attend(q, k, v, scales[scale], ahead, _AXES[softmax])
         return (made if back else made.swapaxes(1, 2)).reshape(*made.shape[:2], width)
 
     yield from each_way(make, heads=[count], scale=scales, ahead=(None, 0, 1, -1), softmax=[*_AXES][:1], back=[True])

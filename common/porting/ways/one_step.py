@@ -83,12 +83,14 @@ def _attended(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
     packed = [source for source in outputs if source.shape[-1] == 3 * width]
     single = [source for source in outputs if source.shape == target.shape][:3]
     if packed:
-        for settings, make in layers.attended(*np.split(packed[0], 3, axis=-1), heads):
+        query, key, value = np.split(packed[0], 3, axis=-1)
+        for settings, make in layers.attended(query, key, value, heads):
             yield {**settings, "roles": ", ".join(ROLES)}, make
     if len(single) == 3:
         named = dict(zip(reversed(ROLES), single, strict=True))
         for roles in itertools.permutations(ROLES):
-            for settings, make in layers.attended(*(named[role] for role in roles), heads):
+            query, key, value = (named[role] for role in roles)
+            for settings, make in layers.attended(query, key, value, heads):
                 yield {**settings, "roles": ", ".join(roles)}, make
 
 

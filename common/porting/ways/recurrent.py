@@ -91,8 +91,8 @@ def _count(levels: Sequence[Sequence[Weights]]) -> int:
 
 def _usual(count: int) -> dict[str, object]:
     """Returns the settings of the usual way to compute a layer of so many gates."""
-    usual = {"order": tuple(range(count)), "biases": "both", "reset": "after", "gate": "sigmoid", "state": "tanh"}
-    return usual | {"direction": next(iter(_DIRECTIONS)), "masked": False, "merge": "side by side"}
+    cell = {"order": tuple(range(count)), "biases": "both", "reset": "after", "gate": "sigmoid", "state": "tanh"}
+    return {**cell, "direction": next(iter(_DIRECTIONS)), "masked": False, "merge": "side by side"}
 
 
 def _mask(layer: Aligned, x: np.ndarray) -> np.ndarray | None:
@@ -156,8 +156,9 @@ def _direction(
 
 
 def _step(cell: Weights, how: Mapping[str, object]) -> Step:
-    kernel, wide, order = cell["kernel"], cell["recurrent"], how["order"]
-    assert isinstance(order, tuple)
+    kernel, wide, given = cell["kernel"], cell["recurrent"], how["order"]
+    assert isinstance(given, tuple)
+    order: tuple[int, ...] = given
     zero, count = np.zeros(kernel.shape[-1]), len(order)
     first, second = {
         "both": (cell.get("bias", zero), cell.get("second_bias", zero)),

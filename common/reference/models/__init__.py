@@ -1,5 +1,7 @@
 """The models in NumPy, forward and backward by hand."""
 
+from collections.abc import Callable, Mapping
+
 from samestep.common.reference.models.cnn import BabyCNN
 from samestep.common.reference.models.layers import Layer
 from samestep.common.reference.models.mlp import Mlp
@@ -8,7 +10,7 @@ from samestep.common.reference.models.transformer import Transformer
 from samestep.common.reference.step_context import StepContext
 from samestep.common.workload.models.spec import ModelSpec
 
-MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Ranker}
+MODELS: Mapping[str, Callable[..., Layer]] = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Ranker}
 
 
 def build_model(spec: ModelSpec, context: StepContext) -> Layer:

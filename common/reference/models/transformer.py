@@ -104,7 +104,7 @@ class Attention:
         if self.is_rotary:
             dq_BHTK, dk_BGTK = (self._turn(da, -1) for da in (dq_BHTK, dk_BGTK))
         parts = ((self.query, dq_BHTK), (self.key, dk_BGTK), (self.value, dv_BGTK))
-        return sum(part.backward(params, x_BTD, self._merge(da), gradients) for part, da in parts)
+        return sum(part.backward(params, x_BTD, self._merge(da), gradients) for part, da in parts)  # pyrefly: ignore[bad-return]
 
     def _turn(self, x_BHTK: np.ndarray, way: int) -> np.ndarray:
         """Turns each element and the one half a head behind it, as a pair, by the angle of its position; -1 turns back."""

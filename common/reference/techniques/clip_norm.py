@@ -64,11 +64,12 @@ def clip_each(of_shards: bool, program: TrainingProgram, context: Context) -> bo
     if bound is None:
         return False
     _set_bound(program, None)
+    clip_one = partial(clip, bound=bound)
 
     def change(batch: Batch, loss: float, values: Arrays) -> Part:
         if not of_shards:
-            return loss, {name: clip({name: g}, bound)[name] for name, g in values.items()}
-        own = [(0.0, clip(times(gradients, count), bound)) for _, gradients in parts_of(program, batch, count)]
+            return loss, {name: clip_one({name: g})[name] for name, g in values.items()}
+        own = [(0.0, clip_one(times(gradients, count))) for _, gradients in parts_of(program, batch, count)]
         return loss, combine(program, own, [1 / count] * count)
 
     change_gradients(program, change)

@@ -120,7 +120,7 @@ def _average_gradients(program: TrainingProgram, context: Context) -> bool:
         found = [own(batch.part(place, count)) for place, own in enumerate(right)]
         mean = {name: sum(gradients[name] for _, gradients in found) / count for name in found[0][1]}
         for rank, (loss, _) in zip(together.ranks, found, strict=True):
-            rank.gradients = partial(_given, loss, mean)
+            rank.gradients = partial(_given, loss, mean)  # pyrefly: ignore[bad-argument-type]
         return take(batch, number)
 
     take = together.step

@@ -132,7 +132,7 @@ def _commit(path: Path) -> Commit:
     values = read_json(path)
     try:
         if values["schema"] != SCHEMA:  # pyrefly: ignore
-            raise Unreadable(f"its schema is {values['schema']!r}, and {SCHEMA} can be read")  # pyrefly: ignore
+            raise Unreadable(f"its schema is {values['schema']!r}, and {SCHEMA} can be read")
         commit = Commit(**values)  # pyrefly: ignore
         files = {str(name): (size, digest) for name, (size, digest) in commit.files.items()}
         numbers = (commit.step, commit.begun, commit.attempt, *(size for size, _ in files.values()))

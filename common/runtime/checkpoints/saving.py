@@ -18,6 +18,7 @@ from samestep.common.batch import Batch
 from samestep.common.files.reading import open_plain
 from samestep.common.files.removing import discard_folder
 from samestep.common.flag_words import read_interval
+from samestep.common.flags import FieldValues
 from samestep.common.gathering import Gathering
 from samestep.common.program import Arrays, Program, StatePiece, TrainState
 from samestep.common.request import Launch
@@ -180,7 +181,7 @@ class Saver:
 
     def _note(self, **more: tuple) -> None:
         with self._noting:
-            now = {name: (*getattr(self.saves, name), *values) for name, values in more.items()}
+            now: FieldValues = {name: (*getattr(self.saves, name), *values) for name, values in more.items()}
             self.saves = dataclasses.replace(self.saves, **now)
 
 

@@ -93,7 +93,7 @@ def join(
     with socket.socket() as free:  # keeps the port until all have come
         free.bind(("", 0))
         address = own_address(environment.get("MASTER_ADDR") or (place.address if place else ""))
-        own = Arrival(os.urandom(8).hex(), own_host(), (address, free.getsockname()[1]), own_facts() | versions)
+        own = Arrival(os.urandom(8).hex(), own_host(), (address, free.getsockname()[1]), {**own_facts(), **versions})
         met = meet(directory, [spec.role for spec in specs], index, own, PATIENCE * timeout_seconds)
     if index == 0 and (differences := find_differences(read_hosts(directory, [spec.role for spec in specs]))):
         print(f"samestep: the hosts of this run differ: {differences}", file=sys.stderr, flush=True)

@@ -105,7 +105,7 @@ def read_data(directory: Path, data: str, framework: str) -> Split:
         found = call_printing(function)
         arrays = found if isinstance(found, dict) else dict(zip(ARRAYS, found, strict=True))
         with replacing(directory / DATA) as file:
-            np.savez(file, **flattened(arrays))
+            np.savez(file, **flattened(arrays))  # pyrefly: ignore[bad-argument-type]  # no array is called so
     except ConfigError as error:
         raise ConfigError(f"--data {data}: {error}") from error
     except (Exception, SystemExit) as error:

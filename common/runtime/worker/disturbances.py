@@ -1,6 +1,7 @@
 """What disturbs the timed windows of a run: other processes on its cores, and compilation while the clock runs."""
 
 import importlib
+import operator
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -79,8 +80,8 @@ class Disturbances:
 
     def stop(self) -> None:
         """Sets `watched` to what happened between `start` and now."""
-        after = read_cores(self._cores) if self._before else None
-        spent = CoreSeconds(*(now - then for now, then in zip(after, self._before, strict=True))) if after else _NOTHING
+        before, after = self._before, read_cores(self._cores) if self._before else None
+        spent = CoreSeconds(*map(operator.sub, after, before)) if before and after else _NOTHING
         self.watched = Watched(
             compilations=self._compilations() - (self._compiled_before or 0),
             core_seconds=spent.passed,

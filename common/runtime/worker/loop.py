@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 
 from samestep.common.batch import Batch, batches, digest_order
+from samestep.common.flags import FieldValues
 from samestep.common.ledger import Footprint
 from samestep.common.program import Program
 from samestep.common.request import Launch
@@ -15,7 +16,6 @@ from samestep.common.runtime.checkpoints.saving import Saver
 from samestep.common.runtime.measured import Measured, Saves, Usage, Watched
 from samestep.common.runtime.process_file import EVALUATE, ProcessFile
 from samestep.common.runtime.state_file import write_state
-from samestep.common.runtime.step_parts import StepParts
 from samestep.common.runtime.worker.disturbances import Disturbances, watch_for
 from samestep.common.runtime.worker.evaluation import evaluate
 from samestep.common.runtime.worker.step_log import RunLog
@@ -124,9 +124,7 @@ def _observe(program: Program, run: Run, stream: Batches, traffic: Traffic) -> t
     return traffic.own(threads and threads * (1 if served else len(footprints))), served
 
 
-def _find_parts(
-    program: Program, run: Run, stream: Batches, found: Measured, file: ProcessFile
-) -> dict[str, StepParts | str]:
+def _find_parts(program: Program, run: Run, stream: Batches, found: Measured, file: ProcessFile) -> FieldValues:
     """Finds what the seconds of a step go to, once everything else is measured; or why nobody can say."""
     specs = run.strategy.topology(run)
     if not _is_on_cpus(found.footprints):

@@ -12,6 +12,8 @@ class Variable(Protocol):
     """A variable of Keras."""
 
     shape: Sequence[int]
+    path: str
+    value: object
 
 
 class KerasLayer(Protocol):

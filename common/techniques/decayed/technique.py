@@ -18,11 +18,11 @@ def spare_vectors(optimizer: OptimizerSpec, techniques: Techniques) -> Optimizer
         optimizer: One of ours.
         techniques: What was asked for.
     """
-    return dataclasses.replace(optimizer, spares_vectors=True) if _decays(type(optimizer)) else optimizer  # pyrefly: ignore
+    return dataclasses.replace(optimizer, spares_vectors=True) if _decays(type(optimizer)) else optimizer
 
 
 def _decays(kind: type[OptimizerSpec]) -> bool:
-    return "weight_decay" in {field.name for field in dataclasses.fields(kind)}  # pyrefly: ignore
+    return "weight_decay" in {field.name for field in dataclasses.fields(kind)}
 
 
 def refuse(run: Run) -> None:

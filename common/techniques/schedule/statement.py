@@ -56,4 +56,4 @@ def at_step(optimizer: OptimizerSpec, techniques: Techniques, step: int) -> Opti
     if not techniques.has_schedule:
         return optimizer
     rate = optimizer.learning_rate * rate_share(techniques, step)
-    return dataclasses.replace(optimizer, learning_rate=rate)  # pyrefly: ignore
+    return dataclasses.replace(optimizer, learning_rate=rate)

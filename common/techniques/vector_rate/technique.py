@@ -18,7 +18,7 @@ def change_rate(optimizer: OptimizerSpec, techniques: Techniques) -> OptimizerSp
         optimizer: One of ours.
         techniques: The requested techniques.
     """
-    return dataclasses.replace(optimizer, vector_rate=techniques.vector_rate)  # pyrefly: ignore
+    return dataclasses.replace(optimizer, vector_rate=techniques.vector_rate)
 
 
 def refuse(run: Run) -> None:

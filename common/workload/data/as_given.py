@@ -31,8 +31,8 @@ def read_as_given(path: str) -> Split:
 
 def _read(path: str) -> Split:
     found = read_arrays(path)
-    arrays = {name: _one(path, name, found) for name in ARRAYS}
-    if missing := [name for name, array in arrays.items() if array is None]:
+    arrays = {name: array for name in ARRAYS if (array := _one(path, name, found)) is not None}
+    if missing := [name for name in ARRAYS if name not in arrays]:
         raise ConfigError(f"--data {path} lacks {', '.join(missing)}; give {NEEDED}.")
     check_examples(path, arrays)
     train, test = (_told(arrays[f"{part}_inputs"]) for part in ("train", "test"))

@@ -38,7 +38,7 @@ class DecoderSpec:
     """
 
     name: ClassVar[str] = "decoder"
-    loss: ClassVar[str] = "cross_entropy"
+    loss = "cross_entropy"
 
     style: Literal["gpt", "llama"] = "gpt"
     layers: int = 12

@@ -50,8 +50,8 @@ def part_losses(model: Model, source: str, losses: np.ndarray, targets: np.ndarr
         losses: The user's own losses for the examples, or the model's.
         targets: Their targets.
     """
-    is_counted = model.loss == RETURNED and callable(model.reduction)
-    return losses * own_divisor(model.reduction, source, targets) if is_counted else losses
+    divide = model.reduction if model.loss == RETURNED else ""
+    return losses * own_divisor(divide, source, targets) if callable(divide) else losses
 
 
 def find_loss(

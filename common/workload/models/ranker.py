@@ -19,7 +19,7 @@ class RankerSpec:
     """
 
     name: ClassVar[str] = "ranker"
-    loss: ClassVar[str] = "binary_cross_entropy"
+    loss = "binary_cross_entropy"
 
     cardinalities: tuple[int, ...] = (1000, 1000, 100, 100)
     hash_buckets: int = 4096

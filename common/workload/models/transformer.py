@@ -44,7 +44,7 @@ class TransformerSpec:
     """
 
     name: ClassVar[str] = "transformer"
-    loss: ClassVar[str] = "cross_entropy"
+    loss = "cross_entropy"
 
     layers: int = 4
     heads: int = 4

@@ -35,6 +35,10 @@ class OptimizerSpec(Protocol):
     moves_by_sign: ClassVar[bool]
     counts_steps: ClassVar[bool]
     rests: ClassVar[bool]
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
+
+    def __init__(self, learning_rate: float) -> None:
+        """All else has a usual value."""
 
     @property
     def spares_vectors(self) -> bool:
@@ -96,7 +100,7 @@ def of_dimensions(optimizer: OptimizerSpec, num_dims: int) -> OptimizerSpec:
     changed = {"learning_rate": optimizer.learning_rate * optimizer.vector_rate, "vector_rate": 1.0}
     if optimizer.spares_vectors:
         changed["weight_decay"] = 0.0
-    return dataclasses.replace(optimizer, **changed)  # pyrefly: ignore
+    return dataclasses.replace(optimizer, **changed)
 
 
 Update = Callable[[OptimizerSpec, int, Array, Array, Arrays], None]

@@ -31,10 +31,10 @@ class UserOptimizer:
     moves_by_sign: ClassVar = True
     counts_steps: ClassVar = True
     rests: ClassVar = False
-    spares_vectors: ClassVar = False
-    vector_rate: ClassVar = 1.0
-    gradient_average: ClassVar = None
-    rounding_move: ClassVar = None
+    spares_vectors = False
+    vector_rate = 1.0
+    gradient_average = None
+    rounding_move = None
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of its state, which are that of the parameter; other optimizers are refused."""

@@ -61,7 +61,7 @@ class Quantity:
 
     def predicted(self, result: RunResult) -> float | None:
         """Returns its prediction; None if there is none."""
-        return self.in_ledger and self.in_ledger(result.predicted)
+        return self.in_ledger(result.predicted) if self.in_ledger else None
 
     def value(self, row: MeasuredRow) -> Scalar:
         """Returns its value for a row; None for a run that only compiled a step, if it is of a step."""

@@ -16,7 +16,7 @@ STEP_PARTS = tuple(
         unit="s",
         meaning=meaning,
         key=f"step_parts_{part}",
-        of_row=lambda row, part=part: row.result.step_parts and getattr(row.result.step_parts, part),
+        of_row=lambda row, part=part: getattr(row.result.step_parts, part, None),
         in_terminal=False,
     )
     for part, (name, meaning) in zip(PARTS, _PARTS.items(), strict=True)

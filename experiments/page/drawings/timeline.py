@@ -1,6 +1,7 @@
 """The timeline of a traced step: a row for each device with its computations, and below it its transfers in flight."""
 
 import collections
+import dataclasses
 import hashlib
 import json
 from collections.abc import Hashable, Sequence
@@ -131,7 +132,7 @@ def _drawn(spans: Sequence[Span], scale: float) -> list[Span]:
         if last and (span.start - last.end) * scale < _NARROWEST:
             narrow = (span.end - span.start) * scale < _NARROWEST
             if narrow or (_kind(span.name), span.microbatch) == (_kind(last.name), last.microbatch):
-                found[-1] = Span(**{**vars(last), "end": max(last.end, span.end)})
+                found[-1] = dataclasses.replace(last, end=max(last.end, span.end))
                 continue
         found.append(span)
     return found
@@ -195,7 +196,7 @@ def _in_words(devices: Sequence[Device], step: int) -> str:
 
 def _totals(device: Device, step: int) -> str:
     """Returns how long a device did what in a step; transfers that are in flight together count each."""
-    totals = collections.Counter[str]()
+    totals = collections.defaultdict[str, float](float)
     for lane, spans in device.lanes.items():
         totals[lane.partition(" ")[0]] += sum(span.end - span.start for span in spans if span.step == step)
     return ", ".join(f"{lane} {_milliseconds(total)}" for lane, total in totals.items())

@@ -71,7 +71,7 @@ def write_figures(loaded: Loaded, folder: Path) -> int:
 def _figures(loaded: Loaded) -> Iterator[tuple[str, Figure]]:
     for group in loaded.groups:
         if trade(group.comparison) is not None:
-            yield "tradeoff", Figure(lambda width, found=group.comparison: trade(found, width))
+            yield "tradeoff", Figure(lambda width, found=group.comparison: trade(found, width))  # pyrefly: ignore[bad-argument-type]
         for title, panel in scaling.panels(group):
             yield "scaling", Figure(lambda width, panel=panel, title=title: graph(panel, title, _IDEAL, width))
     for facet in loaded.facets():

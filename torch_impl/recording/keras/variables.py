@@ -20,7 +20,7 @@ def held_of_keras(root: nn.Module) -> list[Held]:
     return [_held(*each) for each in keras_tensors(root)]
 
 
-def followers_of_keras(modules: Iterable[nn.Module], called: Sequence[nn.Module]) -> list[Any]:
+def followers_of_keras(modules: Iterable[Any], called: Sequence[Any]) -> list[Any]:
     """Returns the layers that have the shapes of what is called in training, and that are not.
 
     Args:
@@ -48,7 +48,7 @@ def averages_of_keras(roots: Iterable[nn.Module]) -> Iterator[list[Held]]:
     }
     for pairs in averages:
         yield [
-            _held(dataclasses.replace(of[0], name=average.path), average.value, of[1])
+            _held(dataclasses.replace(of[0], name=average.path), average.value, of[1])  # pyrefly: ignore[bad-argument-type]
             for variable, average in pairs
             if (of := known.get(id(variable.value)))
         ]

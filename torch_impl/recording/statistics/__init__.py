@@ -120,7 +120,9 @@ class Statistics:
         """Returns the places of tensors that are not there, and what computes the others."""
         on_host, others = dict[torch.dtype, list[Block]](), dict[Kind, list[Block]]()
         for kind, blocks in zip(kinds, self._blocks, strict=True):
-            for each in blocks if kind is not None else ():
+            if kind is None:
+                continue
+            for each in blocks:
                 if is_of_host(*kind):
                     on_host.setdefault(kind[0], []).append(each)
                 else:

@@ -56,7 +56,7 @@ class HostLot:
         large = [each for each in blocks if each.size > _TINY]
         wide, tall = ([each for each in large if _is_wide(each) == is_wide] for is_wide in (True, False))
         self._places = Places([*(each for group in groups.values() for each in group), *wide, *tall])
-        self._parts = [_Tiny([*groups.values()], whole, dtype)] if groups else []
+        self._parts: list[_Tiny | _Large] = [_Tiny([*groups.values()], whole, dtype)] if groups else []
         self._parts += [_Large(each, whole, dtype) for each in (wide, tall) if each]
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> Found:
@@ -67,7 +67,7 @@ class HostLot:
         """
         with np.errstate(all="ignore"):  # a gradient may be infinite
             found = [each(values) for each in self._parts]
-        return self._places, *map(np.concatenate, zip(*found, strict=True))
+        return self._places, *map(np.concatenate, zip(*found, strict=True))  # pyrefly: ignore[bad-return]
 
 
 class _Tiny:

@@ -51,7 +51,7 @@ class Arguments:
         self.forget()
         calls = [each for own in sums.values() for each in own]
         if all(isinstance(each, torch.Tensor) and not each.is_cpu for each in calls):
-            calls = [torch.cat(calls)]  # which is read at once
+            calls = [torch.cat(calls)]  # pyrefly: ignore[bad-argument-type]  # which is read at once
         words, end, found = upper_half(np.frombuffer(self._memory.bytes_of(calls), np.uint64)).tobytes(), 0, {}
         for name, count in counts.items():
             begin, end = end, end + ARGUMENT * count

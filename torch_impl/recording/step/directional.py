@@ -41,7 +41,7 @@ class DifferentiatedLoss:
             )
             for _, each in found:
                 if each is not None and each.grad_fn is not None:
-                    each.grad_fn.metadata[_IS_GRADIENT] = True
+                    each.grad_fn.metadata[_IS_GRADIENT] = True  # pyrefly: ignore[unsupported-operation]  # a dict in torch 2.13
 
     def of(self, roots: Roots) -> tuple[Roots, Pairs] | tuple[()] | None:
         """Returns where the loss begins of whose gradient a pass differentiates a product, and that gradient.
@@ -72,7 +72,7 @@ def _is_of_gradient(roots: Roots) -> bool:
     for node in waiting:  # which grows
         if node is None:
             return False
-        if _IS_GRADIENT in node.metadata:
+        if _IS_GRADIENT in node.metadata:  # pyrefly: ignore[not-iterable]
             continue
         found, name = [each for each, _ in node.next_functions if each is not None], node.name()
         if name not in _OF_SAME_NUMBERS | _SUMS | _TIMES or (name in _TIMES and len(found) > 1):

@@ -34,7 +34,8 @@ class FirstWeights:
         self.tensors, statistics = [each.tensor for each in held], summaries_of(held)
         self.stats, self._statistics = looked_at(held, statistics).resolve() if held else None, statistics
         self.written = WrittenWeights(recorder, lambda: looked_at(held, statistics), held)
-        self._gradients, self._has_moved = None, False  # type: Pending | None, bool
+        self._gradients: Pending | None = None
+        self._has_moved = False
 
     def see_gradients(self) -> None:
         """Looks at the gradients of a pass, which a script may use itself though it has an optimizer."""
@@ -48,7 +49,7 @@ class FirstWeights:
         What moves them otherwise before the optimizer steps, as sharpness-aware minimization does, is no step.
         """
         given = self._gradients
-        if given is None or not self.written.is_moved():
+        if given is None or self.stats is None or not self.written.is_moved():
             return None
         self._gradients, self._has_moved = None, True
         moves = looked_at(self._held, self._statistics).resolve()["projections"] - self.stats["projections"]

@@ -128,4 +128,4 @@ def follow_loaders(
         add(batches, batch)
         return batch
 
-    DataLoader.__iter__, _BaseDataLoaderIter.__next__ = followed_iterate, followed_advance
+    DataLoader.__iter__, _BaseDataLoaderIter.__next__ = followed_iterate, followed_advance  # pyrefly: ignore[bad-assignment]

@@ -30,14 +30,14 @@ class Memory:
         for each in self._places[place:]:
             del self._views[id(each)]
         self._places[place:] = [made]
-        self._views[id(made)] = memoryview(made.numpy())
+        self._views[id(made)] = made.numpy().data
         return made
 
     def bytes_of(self, calls: Sequence[Sums]) -> bytes:
         """Returns the sums of the calls of a step as a record keeps them."""
         if len(calls) == 1:  # of the steps of most scripts
             return bytes(self._views.get(id(calls[0])) or on_host(calls[0]))
-        return b"".join([self._views.get(id(each)) or on_host(each) for each in calls])
+        return b"".join([self._views.get(id(each)) or on_host(each).data for each in calls])
 
 
 def on_host(sums: Sums) -> np.ndarray:

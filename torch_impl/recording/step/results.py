@@ -58,7 +58,9 @@ class Results:
 
 
 def _remembered(
-    memory: weakref.ref[torch.UntypedStorage], dtype: torch.dtype, layout: tuple[int, Sequence[int], Sequence[int]]
+    memory: weakref.ref[torch.UntypedStorage],
+    dtype: torch.dtype,
+    layout: tuple[int | torch.SymInt, Sequence[int], Sequence[int]],
 ) -> torch.Tensor | None:
     """Returns the tensor that lies in some memory, which torch gives one object as long as there is a tensor in it."""
     storage = memory()

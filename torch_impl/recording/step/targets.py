@@ -138,7 +138,7 @@ def _joined(calls: Sequence[Sums], rows: int) -> Sums | None:
     if len(calls) < 2 or sum(each.shape[0] for each in calls) != rows:
         return None
     are_tensors = all(isinstance(each, torch.Tensor) for each in calls)
-    return torch.cat(calls) if are_tensors else np.concatenate([on_host(each) for each in calls])
+    return torch.cat(calls) if are_tensors else np.concatenate([on_host(each) for each in calls])  # pyrefly: ignore[bad-argument-type]
 
 
 @functools.lru_cache(16)
@@ -159,7 +159,7 @@ def _weighed(node: Node, name: str) -> int | None:
     saved = _saved(node, name)
     if saved is None or not saved.is_cpu or not bool((saved != 1).any()):
         return None
-    return zlib.crc32(saved.to(torch.float32).contiguous().numpy())
+    return zlib.crc32(saved.to(torch.float32).contiguous().numpy().data)
 
 
 def _target(node: Node) -> torch.Tensor | None:

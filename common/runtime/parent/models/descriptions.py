@@ -10,6 +10,7 @@ import pydantic
 
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
 from samestep.common.files.reading import Unreadable, read_json
+from samestep.common.flags import FieldValues
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import IMPORTS
@@ -115,7 +116,7 @@ class Ports:
             steps: The steps of the curve.
         """
         own = as_config(run, launch)
-        asked = {name: getattr(own, name) for name in _DECIDE} | {"steps": steps}
+        asked: FieldValues = {name: getattr(own, name) for name in _DECIDE} | {"steps": steps}
         if (key := tuple(asked.values())) not in self._found:
             try:
                 self._found[key] = self._port(RunConfig(**asked))
