@@ -1,7 +1,7 @@
-"""Measures what a core computes and what two processes exchange: `python -m samestep.torch_impl.core_rates RANK STORE`.
+"""Measures the speed of a core and of the exchanges of two processes: `python -m samestep.torch_impl.core_rates RANK STORE`.
 
-Rank 0 prints JSON: what `Cores` has, and the rate of the memory. Every figure is the median of repetitions, which a moment of
-load does not move.
+Rank 0 prints JSON: what `Cores` has, and the rate of the memory. Every figure is the median of repetitions, so that a moment of
+load does not change it.
 """
 
 import json
@@ -18,9 +18,9 @@ from torch.nn import functional
 SIZES = (16, 32, 64, 128, 256, 512, 1024)
 """Of square matrices."""
 ELEMENTS = 2**16
-"""Of a tensor in the cache of a core."""
+"""The bytes of a tensor that fits the cache of a core."""
 COPIED_BYTES = 2**26
-"""More than the caches of a core hold."""
+"""More bytes than the caches of a core hold."""
 LARGE = 2**21
 """Elements of a large message: 8 MiB."""
 REPEATS, SECONDS = 15, 0.02

@@ -1,7 +1,7 @@
 """Mistakes that `samestep demo` plants in the real programs of PyTorch: each changes one thing of a process that then trains.
 
-They are what people report in public threads, made where they make them: in a hook of DDP, in the clipping of a step, in the
-rows that a rank takes. `common/reference/known.py` says what each is called, and in which cell it matters.
+They are mistakes that people report in public threads, made in the same places: in a hook of DDP, in the clipping of a step, in
+the rows that a rank takes. `common/reference/known.py` says what each is called, and in which cell it matters.
 """
 
 import dataclasses

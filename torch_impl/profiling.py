@@ -36,7 +36,7 @@ _SENDER = 2
 
 
 class PhaseSpan(NamedTuple):
-    """What a process was at for a while.
+    """An interval in which a process was in one phase of a step.
 
     Attributes:
         start_ns: Its start.
@@ -54,13 +54,13 @@ class PhaseSpan(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What the profiler saw.
+    """An event that the profiler recorded.
 
     Attributes:
         name: The name of an operator, or of what Python code called a range of its own.
         start_ns: As `time.time_ns()`.
         end_ns: As `time.time_ns()`.
-        is_range: Whether it is such a range, in which operators ran or nothing did.
+        is_range: Whether it is a range of Python code, in which operators may have run.
         inputs: Numbers among the arguments of an operator, by position.
         thread: The number of the thread, as the kernel has it.
     """
@@ -90,7 +90,7 @@ def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) 
 def step_parts(take: Callable[[], AccountedSteps]) -> StepParts:
     """Takes steps and finds their parts; see `SplitSteps`.
 
-    Its profiler costs some percent of a short step, and says when which operator ran on which thread.
+    The profiler costs a few percent of a short step, and records when each operator ran and on which thread.
     """
     seen = profile(activities=[ProfilerActivity.CPU], experimental_config=all_threads())
     with silenced():

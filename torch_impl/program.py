@@ -1,4 +1,4 @@
-"""THE training step, in PyTorch, on one replica. A strategy hands it the parts in which it differs."""
+"""The training step of all strategies of PyTorch, on one replica. A strategy passes the parts in which it differs."""
 
 import contextlib
 import dataclasses
@@ -35,7 +35,7 @@ from samestep.torch_impl.upstream import num_graphs
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Where strategies differ.
+    """The parts of a program in which strategies differ.
 
     Attributes:
         bare: The model itself, whose modules have their own paths; in a pipeline the stages of this rank.
@@ -46,15 +46,15 @@ class Parts:
         optimizer: The optimizer, if it is not torch's own for the parameters of `bare`.
         part: What this process takes of the global batch, if that is not what its place on the mesh says. If it is one of
             several, the losses of all ranks are summed.
-        sums_losses: Whether they are summed even if there is one part, since the ranks have parts of its loss.
-        averages_gradients: Whether each rank's gradient is that of its own mean, as where a wrapper averages them.
+        sums_losses: Whether they are summed even if there is one part, because each rank has a part of the loss.
+        averages_gradients: Whether each rank's gradient is that of its own mean, as where a wrapper averages gradients.
         forward_backward: (inputs, targets) of a micro-batch -> its loss, if not by calling the model; gradients add up.
         exchange: Makes the context of a micro-batch's passes, given whether it is the last; sums the gradients.
         global_norm: The norm of the whole gradient, after the exchange.
-        after_update: What follows each update, given the number of steps taken.
+        after_update: Is called after each update with the number of steps taken.
         loss: (logits, targets) -> the loss summed over every target; the model's own, unless logits are sharded.
-        local_state: What this process holds, if not simply `bare` and the optimizer's state of it.
-        gather: Makes the state of the whole model of what `local_state` returns.
+        local_state: What this process holds, if it is not just `bare` and its optimizer state.
+        gather: Makes the state of the whole model from the snapshot of `local_state`.
         watch: Makes a context in which an observed step is taken.
         replicas: One row for each further device that this process drives.
         saves_here: Whether autograd saves activations on this thread, where they are counted.

@@ -96,12 +96,12 @@ Replica = tuple[torch.Tensor, list[torch.Tensor]]
 
 
 class Replicas(nn.Module):
-    """A module that splits its inputs among replicas of another one, made anew in every forward pass.
+    """A module that splits its inputs among replicas of another one, which are created again in every forward pass.
 
     Attributes:
         module: The master, whose parameters count; the first replica is the master itself.
         together_seconds: How long all replicas have computed, side by side.
-        copied_bytes: What each replica but the first was last sent of the parameters.
+        copied_bytes: The bytes of parameters that each replica but the first was sent last.
     """
 
     def __init__(self, module: nn.Module, context: StepContext, count: int, threads: int) -> None:

@@ -1,4 +1,4 @@
-"""What a pass needs of the whole batch: held by the model that was built with it, and set before each pass."""
+"""What a pass needs to know about the whole batch: held by the model that was built with it, and set before each pass."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from samestep.torch_impl.observing.recorder import SendRecorder
 
 
 class StepContext:
-    """The present micro-batch, as a part of its step.
+    """The current micro-batch, as a part of its step.
 
     Attributes:
         divisor: What the losses of the GLOBAL batch are divided by, if that varies; 0 in a process that never sees a batch.

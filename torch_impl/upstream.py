@@ -91,7 +91,7 @@ def reduce_zeros(model: nn.Module) -> None:
 
 
 def reduce_scatter_by(model: nn.Module, sum_pieces: Callable[[torch.Tensor, dist.ProcessGroup], torch.Tensor]) -> None:
-    """Has `fully_shard` sum gradients by a function, and not divide them (torch 2.13).
+    """Makes `fully_shard` sum gradients by a function, without dividing them (torch 2.13).
 
     Args:
         model: The sharded model.
@@ -120,7 +120,7 @@ def sharded_apart(parameters: Iterable[nn.Parameter], mesh: "DeviceMesh") -> Cal
     """Returns what has `fully_shard` shard some parameters among other ranks than the rest (torch 2.13).
 
     Args:
-        parameters: Those.
+        parameters: The parameters.
         mesh: Their ranks, ahead of which are those that have replicas of the shards, if any.
     """
     from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo, HSDPMeshInfo, ShardPlacementResult
@@ -148,7 +148,7 @@ def before_other_post_hooks(optimizer: torch.optim.Optimizer, hook: Callable[...
 
     Args:
         optimizer: The optimizer.
-        hook: Takes what such hooks take.
+        hook: A function with the arguments of such hooks.
     """
     handle = optimizer.register_step_post_hook(hook)
     optimizer._optimizer_step_post_hooks.move_to_end(handle.id, last=False)  # pyrefly: ignore[missing-attribute]
@@ -221,7 +221,7 @@ def kineto_events(seen: "profile") -> list[tuple[str, int, int, bool, Sequence[o
 
 
 def without_numbers() -> contextlib.AbstractContextManager[object]:
-    """Makes a context in which operations find out dtypes and shapes alone (torch 2.13); numbers in it are none to look at."""
+    """Makes a context in which operations find out dtypes and shapes alone (torch 2.13); tensors in it have no data."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     return FakeTensorMode(allow_non_fake_inputs=True)

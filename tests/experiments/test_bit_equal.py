@@ -224,7 +224,7 @@ def test_bits_of_nothing_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     for ask in (lambda: compare.main(["--bit-equal"]), lambda: samestep.compare(bit_equal=True)):
         with pytest.raises(
-            ConfigError, match="--bit-equal holds a comparison against an earlier one; name it with --against"
+            ConfigError, match="--bit-equal compares with an earlier comparison; name it with --against"
         ):
             ask()
     assert not list(tmp_path.iterdir())

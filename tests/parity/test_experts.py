@@ -41,7 +41,7 @@ def test_the_load_balancing_loss_is_that_of_the_whole_batch(run_cell: RunCell, c
 @pytest.mark.parametrize(
     ("cell", "reason"),
     [
-        ("torch:ddp+accumulation_steps=2", "the load-balancing loss is of the whole batch"),
+        ("torch:ddp+accumulation_steps=2", "the load-balancing loss depends on the whole batch"),
         ("torch:ddp+compress=int8", "no shard has the tokens that each expert takes of the whole batch"),
         ("torch:ddp+precision=bf16", "rounds the router's scores"),
         ("torch:ddp+compile=true", "needs shapes that are known before a step"),

@@ -74,7 +74,7 @@ def update_own(
     """Makes an optimizer update only the parameters of this rank, and broadcast them after each update, in one piece.
 
     Args:
-        optimizer: That of all parameters, in which nothing has been updated.
+        optimizer: The optimizer of all parameters, before its first update.
         owners: The rank that updates each that is trained.
         group: The ranks.
     """

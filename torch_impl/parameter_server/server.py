@@ -12,11 +12,11 @@ from samestep.torch_impl.rpc.group import Served
 Wanted = Sequence[torch.Tensor | None]
 """For each parameter the ids of the rows, or None for all of it."""
 Pushed = tuple[Wanted, Sequence[torch.Tensor | None], int]
-"""What was pulled, its gradients (None of what is frozen or was not reached), and the version of the parameters they are of."""
+"""What was pulled, its gradients (None for what is frozen or was not reached), and the version of the parameters used."""
 
 
 class Server:
-    """What calls find in the server's process.
+    """The state of the server's process, on which remote calls act.
 
     Synchronous, an update waits for the gradients of all workers and sums them in the order of their ranks.
     Asynchronous, every gradient is applied as it comes.
@@ -34,7 +34,7 @@ class Server:
         self._waiting: list[torch.futures.Future[int]] = []
 
     def pull(self, wanted: Wanted) -> tuple[list[torch.Tensor], int]:
-        """Copies the parameters or rows that are wanted; returns them, and how many updates they have seen."""
+        """Copies the parameters or rows that are wanted; returns them, and the number of updates so far."""
         with self._lock:
             pairs = zip(self.served.parameters, wanted, strict=True)
             return [p.detach().clone() if ids is None else p.detach()[ids] for p, ids in pairs], self._version
@@ -76,11 +76,11 @@ class Server:
 
 
 _LOCAL: list[Server] = []
-"""The server, in the server's process: RPC calls functions by name, and they have to find it."""
+"""The server, in the server's process: RPC calls functions by name, and these need to find it."""
 
 
 def serve(server: Server) -> None:
-    """Makes a server the one that calls find in this process; to be done before anyone can call."""
+    """Makes a server the one that remote calls use in this process; call it before any other process can call."""
     _LOCAL[:] = [server]
 
 
@@ -96,7 +96,7 @@ def push(rank: int, pushed: Pushed) -> torch.futures.Future[int]:
 
 
 def await_restored() -> None:
-    """Returns once the state that is continued is in place."""
+    """Returns once the state that the run continues from is in place."""
     _LOCAL[0].served.restored.wait()
 
 

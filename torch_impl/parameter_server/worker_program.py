@@ -82,7 +82,7 @@ class WorkerProgram:
         self._context.recorder.add(operation, tensors, "data", self._run.num_devices, str(self._run.num_devices))
 
     def losses(self) -> list[float]:
-        """Returns the global losses since the last call: one sum over all workers, of which the server does not hear.
+        """Returns the global losses since the last call: one sum over all workers, without the server.
 
         Its windows go on meanwhile: what it sent for a sum would count in its steps.
         """
@@ -141,7 +141,7 @@ class WorkerProgram:
         return (dataclasses.replace(own, activations_bytes=self._activations_bytes),)
 
     def measures(self) -> Mapping[str, float]:
-        """Returns how old the parameters were to which this worker's gradients were applied."""
+        """Returns the mean age of the parameters to which this worker's gradients were applied."""
         return {"staleness": self._staleness / self._pushes}
 
     def sync(self) -> None:

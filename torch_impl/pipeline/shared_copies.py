@@ -1,7 +1,7 @@
-"""A parameter that two stages of a pipeline use: each has a copy, of whose gradient each sees one half.
+"""A parameter that two stages of a pipeline use: each has a copy, and computes one of the two terms of its gradient.
 
-The ranks of the two stages hand each other their halves once a step, and both add them up in the same order. From then on
-the copies take the same updates, and stay the same bits.
+The ranks of the two stages exchange these terms once a step, and both add them in the same order. So the copies take the same
+updates, and stay bitwise equal.
 
 References:
     Shoeybi et al., arXiv 1909.08053, and Megatron-LM's embedding group, which all-reduces the same halves.
@@ -61,7 +61,7 @@ class SharedCopies:
         return named_weights(self._stages[self._others[name][0]].model)[name].parameter
 
     def counted(self, gradients: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Leaves out the gradients that count on another rank, where the norm of all is taken."""
+        """Leaves out the gradients that count on another rank, for the norm of the whole gradient."""
         second = {id(self._parameter(name).grad) for name, (_, _, is_first) in self._others.items() if not is_first}
         return [gradient for gradient in gradients if id(gradient) not in second]
 

@@ -1,4 +1,4 @@
-"""What a rank computed when in a pipeline's step: the events of its stages, and its busy and idle time."""
+"""The timeline of a rank in a pipeline's step: the events of its stages, and its busy and idle time."""
 
 import collections
 import contextlib

@@ -1,4 +1,4 @@
-"""Parts of a model along its depth, as modules in which every parameter keeps its neutral name."""
+"""Stages of consecutive layers of a model, as modules in which every parameter keeps its neutral name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

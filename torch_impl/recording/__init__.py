@@ -1,4 +1,4 @@
-"""The recorder of PyTorch: it follows a script that says nothing, and writes what each step did to every tensor."""
+"""The recorder of PyTorch: it follows an unchanged script, and writes what each step did to every tensor."""
 
 from collections.abc import Callable
 

@@ -64,7 +64,7 @@ class ClosureCalls:
         """A backward pass begins in a call that is not the first of its step. Only the first pass of a call counts.
 
         Args:
-            scalars: Those of the step.
+            scalars: The scalars of the step.
         """
         begun, self._begun = self._begun() if self._begun else None, None
         if begun is not None and has_gradient(begun):

@@ -14,7 +14,7 @@ class CalledModules(dict[int, weakref.ref[nn.Module]]):
 
     num_deleted = 0
     has_deleted = False
-    """Whether some were deleted and nobody has looked at that."""
+    """Whether modules were deleted since the last look."""
     _has_new = False
 
     def add(self, module: nn.Module) -> None:

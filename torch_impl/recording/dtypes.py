@@ -1,6 +1,6 @@
-"""The dtypes of a script: what its products are computed in, and float64 mode.
+"""The dtypes of a script: the dtype of its matrix products, and the float64 mode.
 
-That runs a script in float64 that was written for float32, without a changed line.
+That mode runs a script in float64 that was written for float32, without a changed line.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _DRAWS = (
     "normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_", "bernoulli_.float",
     "bernoulli_.Tensor",
 )  # fmt: skip
-"""The operations that all random numbers come from: those of `torch.randn`, initial weights, dropout, distributions."""
+"""The operations that generate all random numbers: those of `torch.randn`, initial weights, dropout and distributions."""
 _SHIFTED = ("normal.Tensor_Tensor", "normal.Tensor_float", "normal.float_Tensor")  # by a mean that has float64's digits
 _KERNELS = torch.library.Library("aten", "IMPL")  # whose kernels last as long as it does
 
@@ -42,7 +42,7 @@ class Products:
     def follow(
         self, guard: Callable[[Callable[[str], None]], Callable[[str], object]], is_asked: Callable[[], bool]
     ) -> None:
-        """Sees every autocast that the script enters from now on.
+        """Follows every autocast that the script enters from now on.
 
         Args:
             guard: Keeps the script from our errors.
@@ -81,7 +81,7 @@ class Products:
 
 @contextlib.contextmanager
 def exact_products() -> Iterator[None]:
-    """Has products of float32 matrices be exact to float32, whatever the script allows: TF32 on a GPU, bf16 on a CPU."""
+    """Makes products of float32 matrices exact to float32, whatever the script allows: TF32 on a GPU, bf16 on a CPU."""
     coarse = [each for each in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul) if _is_coarse(each)]  # pyrefly: ignore[missing-attribute]
     before = [each.fp32_precision for each in coarse]
     for each in coarse:

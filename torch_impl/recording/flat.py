@@ -1,4 +1,4 @@
-"""The parameters of FullyShardedDataParallel (FSDP1): parts of a flat one, which is cut without regard to their borders."""
+"""The parameters of FullyShardedDataParallel (FSDP1): parts of a flat parameter, which is sharded regardless of their borders."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ class FlatTensor:
     """A parameter that is part of a flat one.
 
     Attributes:
-        name: Below the wrapped module.
+        name: The name below the wrapped module.
         layer: The class of the module that holds it.
         piece: What this process holds of it, which may be nothing.
         owner: The parameter that the optimizer holds.

@@ -1,4 +1,4 @@
-"""What is kept of a tensor of the script while it is followed."""
+"""What the recorder keeps of a tensor of the script."""
 
 import dataclasses
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Held:
         value: Reads the piece of this process.
         gradient: Reads the piece of its gradient; None if there is none.
         copies: Other tensors that hold the same numbers, which change with an update only.
-        is_updated: Whether an optimizer holds it, or nobody does because there is none.
+        is_updated: Whether an optimizer holds it, or there is no optimizer.
     """
 
     tensor: RecordedTensor

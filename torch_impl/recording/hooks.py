@@ -1,4 +1,4 @@
-"""Where in torch a script is followed: at functions that are wrapped, and by the hooks that torch offers."""
+"""How a script is followed in torch: by wrapped functions and by the hooks that torch offers."""
 
 import functools
 import threading

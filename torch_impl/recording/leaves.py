@@ -1,6 +1,6 @@
 """The tensors of a script that has neither modules nor optimizers: the leaves of what its losses were computed with.
 
-They are called as the script calls them. A script may also make new tensors in each step, and give them the old names.
+They are named as in the script. A script may also make new tensors in each step, and give them the old names.
 """
 
 import sys
@@ -18,7 +18,7 @@ _OURS = ("torch", "samestep")
 
 
 class Leaves:
-    """The leaves of one backward pass after the other."""
+    """The leaves of each backward pass in turn."""
 
     def __init__(self) -> None:
         """Has seen none."""

@@ -1,7 +1,7 @@
 """The modules and optimizers of a process: which modules are trained, and which are like them but updated by no optimizer.
 
-The latter are averages of the weights, teachers and target networks. A script may never train on them, and yet they may be what
-it keeps; nobody else would see that they follow the weights in another way.
+The latter are averages of the weights, teachers and target networks. A script may never train them, but keep them as its
+result; no other check would notice that they follow the weights differently.
 """
 
 from collections.abc import Iterable, Sequence

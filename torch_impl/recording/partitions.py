@@ -14,15 +14,15 @@ import torch
 from samestep.common.steps.projections import Piece
 
 Copy = tuple[Piece, Callable[[], torch.Tensor]]
-"""A piece of a parameter, and what reads it."""
+"""A piece of a parameter, and a function that reads it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Partition:
-    """What this process updates of a parameter.
+    """The part of a parameter that this process updates.
 
     Attributes:
-        piece: Which numbers of it, which may be none.
+        piece: The range of its elements, which may be empty.
         flat: The tensor that the optimizer holds; None if it holds no number of this parameter.
         start: The place of the first number in the flat tensor.
         value: Reads the numbers that are updated.

@@ -1,4 +1,4 @@
-"""Which of how many processes this one is, and how they share the model."""
+"""The rank of this process, the number of processes, and how they share the model."""
 
 import functools
 import math
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_of_many() -> bool:
-    """Returns whether this process has met others."""
+    """Returns whether this process belongs to a group of several."""
     distributed = sys.modules.get("torch.distributed")
     return distributed is not None and distributed.is_available() and distributed.is_initialized()
 
@@ -30,7 +30,7 @@ def rank_and_world() -> tuple[int, int]:
 
 
 def share_of_norm(norm: "DTensor") -> torch.Tensor | None:
-    """Returns this process's share of a norm of all shards, of which the squares add up; None if nobody knows it.
+    """Returns this process's share of a norm of all shards, whose squares add up to that of the norm; None if it is not known.
 
     To ask for the whole one is an exchange, and a process in which the recorder has failed would not take part.
 

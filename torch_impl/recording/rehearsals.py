@@ -1,4 +1,4 @@
-"""What a script only tries out, which is no step: calls that are traced, and tensors that have no numbers.
+"""Calls of a script that belong to no step: calls that are traced, and tensors that have no data.
 
 `torch.jit.trace` would make what a hook computes part of the trace. Tensors on the device "meta" and those of a FakeTensorMode
 have shapes only: scripts build large models of them, or estimate how much memory a step takes.

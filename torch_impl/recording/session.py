@@ -1,4 +1,4 @@
-"""What one process of a script is at: hooks report what happens, and the session writes the record.
+"""The state of a recording in one process: hooks report what happens, and the session writes the record.
 
 A step is what lies between two updates. It ends when the next pass begins, or when an optimizer updates a parameter again: so
 optimizers of different parameters take one step together. Without an optimizer, it ends where weights have changed since.
@@ -155,7 +155,7 @@ class Session:
         return not self.has_optimizer and self.watch is not None and bool(self._gradients) and self.watch.is_moved()
 
     def expect_update(self) -> None:
-        """An optimizer that is not torch's was given gradients, so the script is not one without an optimizer."""
+        """An optimizer that is not torch's was given gradients, so the script does use an optimizer."""
         self.has_optimizer, self._gradients = True, self._gradients if self.has_optimizer else []
 
     def before_update(
@@ -216,7 +216,7 @@ class Session:
             self._is_replayed = True
 
     def scale_loss(self, scale: torch.Tensor) -> None:
-        """The next backward pass begins with a loss that is multiplied."""
+        """The next backward pass begins with a scaled loss."""
         self._scale = scale.clone()  # pyrefly: ignore[bad-assignment]
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""What is done to the initial weights before the first pass: perturbed, saved or replaced, if that is asked for."""
+"""Perturbs, saves or replaces the initial weights before the first pass, if that is asked for."""
 
 import math
 import zlib

@@ -1,4 +1,4 @@
-"""Which thread of a process is followed: a record is of one, as its steps are one after the other."""
+"""Which thread of a process is followed: a record covers one, because its steps are sequential."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The tensors of a script under watch: what they are, and what they hold at a moment."""
+"""Watches the tensors of a script: which they are, and their values at a given moment."""
 
 import dataclasses
 import gc
@@ -112,7 +112,7 @@ class Watch:
         self.written.follow(self._held)
 
     def forget_deleted(self, called: CalledModules) -> None:
-        """Lets go of the tensors of modules that the script has deleted, unless another module or an optimizer has them.
+        """Drops the tensors of modules that the script has deleted, unless another module or an optimizer has them.
 
         Their weights stay what they are in the record.
 

@@ -169,10 +169,10 @@ def check_sequence(run: Run[TensorOptions]) -> None:
 
 
 def check_three_dimensions(run: Run[HybridOptions]) -> None:
-    """Refuses what a pipeline or an axis would, and tied parameters that would be two.
+    """Refuses what a pipeline or an axis would refuse, and tied parameters that would become two.
 
     Raises:
-        ConfigError: One of them would.
+        ConfigError: One of them would refuse, or a tied parameter would become two.
     """
     check_schedule(run)
     refuse_lonely(run)
@@ -220,7 +220,7 @@ def _check_flat(run: Run) -> None:
 
 
 def check_shards(run: Run) -> None:
-    """Refuses a fixed order where ranks have parts of a gradient that are added up in other orders, and a lonely exchange.
+    """Refuses a fixed order where parts of a gradient are added up in other orders, and an attention exchange without an axis.
 
     Raises:
         ConfigError: It is asked for with the norm of a gradient, with gradients in two bytes, or with replicas of shards; or

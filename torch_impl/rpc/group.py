@@ -149,7 +149,7 @@ def worker_name(rank: int) -> str:
 
 
 def own_rank() -> int:
-    """This process's number."""
+    """The rank of this process."""
     return int(os.environ["RANK"])
 
 

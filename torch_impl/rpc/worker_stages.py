@@ -34,7 +34,7 @@ class WorkerStage:
 
 Fetched = TypeVar("Fetched", bound=Inputs | Handed)
 DRIVER = 0
-"""The rank of the worker that drives all."""
+"""The rank of the worker that drives all workers."""
 _PAUSE_SECONDS = 0.0001
 _LOCAL: list[WorkerStage] = []
 """The stage of the present process: RPC calls functions by name, and they have to find it."""
@@ -86,7 +86,7 @@ def _apply(x: rpc.RRef) -> Handed:
 
 
 def with_gradient_sent(fetched: Fetched, owner: int) -> Fetched:
-    """Has the gradients of fetched tensors recorded, which go back to where the tensors came from.
+    """Records the gradients of fetched tensors, which are sent back to the owner of the tensors.
 
     Args:
         fetched: The tensors, of which another process may be the owner.
@@ -132,7 +132,7 @@ def predict(x: Inputs | Handed) -> Handed:
 
 
 def await_restored(workers: Sequence[str]) -> None:
-    """Returns once all workers have their parts of the state that is continued.
+    """Returns once all workers have their parts of the state that the run continues from.
 
     Args:
         workers: Their names.

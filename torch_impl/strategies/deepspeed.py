@@ -1,7 +1,7 @@
 """DeepSpeed's ZeRO: an engine takes model and optimizer, and splits one thing more with every `--zero-stage`.
 
 Replicated: the parameters (stages 1 and 2). Split: the batch; the optimizer, with a second copy of the parameters that it
-updates, its masters (1); gradients that micro-batches accumulate (2); parameters (3): flattened, in equal stretches.
+updates, its masters (1); gradients that micro-batches accumulate (2); parameters (3): flattened, in equal partitions.
 Sent: the gradients, all-reduced (3: reduce-scattered); then the parameters, gathered: once a step, or (3) each module's
 before it computes, in the forward and again in the backward pass.
 Use it for what only DeepSpeed has, such as offloading to CPU memory or NVMe; `zero1`, `zero2`, `fsdp` are torch's own.
@@ -31,7 +31,7 @@ from samestep.torch_impl.weights import named_buffers, named_weights
 
 
 def engine_config(model: ModelSpec, stage: int) -> dict[str, Any]:
-    """Configures the engine. It has a default for everything; some change the numbers, others split nothing.
+    """Configures the engine: some of its own defaults change the numbers, others keep parameters whole.
 
     Args:
         model: The spec, whose size sets the bucket's.

@@ -1,4 +1,4 @@
-"""DataParallel: one process, a master and its replicas, made anew in every forward pass.
+"""DataParallel: one process, a master and its replicas, which are created again in every forward pass.
 
 Replicated: the parameters, from the master's, for the length of a step. Split: the batch; the optimizer is the master's.
 Sent, five times a batch: mini-batches out, parameters out, outputs back, output gradients out, gradients back.
@@ -89,7 +89,7 @@ def build_on_gpus(run: Run, model: nn.Module, context: StepContext) -> Parts:
 
 
 def build(run: Run) -> TrainingProgram:
-    """Builds the program of the one process there is."""
+    """Builds the program of the only process."""
     device = use_device(run)
     context = StepContext(run.mesh.only_axis)
     model = build_fresh_model(run, device, context)

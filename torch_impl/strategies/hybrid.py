@@ -37,7 +37,7 @@ from samestep.torch_impl.strategies.c10d import FlatExchange
 
 
 def distribute(run: Run, stage: Stage, mesh: DeviceMesh) -> None:
-    """Splits a stage along one axis after the other, each what the ones before have left of it, in place.
+    """Splits a stage along one axis after the other, in place; each axis splits what the ones before left.
 
     Args:
         run: What is trained.

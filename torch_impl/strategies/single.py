@@ -13,7 +13,7 @@ from samestep.torch_impl.step_context import StepContext
 
 
 def build(run: Run) -> TrainingProgram:
-    """Builds the program of the one process there is."""
+    """Builds the program of the only process."""
     device = use_device(run)
     context = StepContext(run.mesh.only_axis)
     model = build_fresh_model(run, device, context)

@@ -2,7 +2,7 @@
 
 Replicated: the batch, norms, biases behind a sum, convolutions. Split: kernels, heads, the vocabulary, tables of rows.
 Sent: the activations of each pair all-reduced forward, their gradients backward; with --sequence-parallel all-gathered
-and reduce-scattered instead, and held in shards in between.
+and reduce-scattered instead, and sharded between the pairs.
 Use it inside one machine, whose links are fast, for layers that are too large or too slow on one device.
 """
 

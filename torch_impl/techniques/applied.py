@@ -1,4 +1,4 @@
-"""The techniques of a run as models, programs and strategies meet them: they apply them here, and name none.
+"""Applies the techniques of a run for models, programs and strategies, which name no single technique.
 
 A model is built, then restructured, distributed by its strategy, filled with weights, and adapted. A program asks for a scaler
 of its gradients, and a strategy for another exchange of them, or for ranks that take steps alone.

@@ -2,8 +2,8 @@
 
 DDP's own hooks are of no use here (torch 2.13): it refuses the one for bfloat16 by its name without NCCL, and those for int8
 fail on gloo. So does PowerSGD's with more than one bucket, since gloo's threads start the exchanges of two buckets in any
-order: it ends with "Received data size doesn't match expected size", or never. A hook sees buckets, and DDP fills them anew
-after the first step, so what is kept has parameters' names.
+order: it ends with "Received data size doesn't match expected size", or never. A hook sees buckets, and DDP rebuilds them after
+the first step, so residuals are kept by the names of parameters.
 
 References:
     torch.nn.parallel.DistributedDataParallel.register_comm_hook.
@@ -28,7 +28,7 @@ from samestep.torch_impl.techniques.powersgd import Factors
 
 @dataclasses.dataclass
 class CompressedState:
-    """The state of a process whose gradients are compressed: what it holds anyway, and what the exchanges left over.
+    """The state of a process whose gradients are compressed: its training state, and the residuals of the exchanges.
 
     Attributes:
         run: The run with the method, and when it begins.
@@ -89,12 +89,12 @@ def _exchange_bucket(state: CompressedState, bucket: dist.GradBucket) -> torch.f
 
 
 def hook_exchange(run: Run, model: DistributedDataParallel, held: LocalState) -> CompressedState | None:
-    """Has DDP exchange its gradients by the compressor that a run asks for; None if it asks for none.
+    """Makes DDP exchange its gradients by the compressor that a run asks for; returns None if it asks for none.
 
     Args:
         run: The run with the method.
         model: The model as DDP wrapped it.
-        held: What the process holds anyway.
+        held: The training state of the process.
     """
     if run.techniques.compress is None:
         return None

@@ -1,7 +1,7 @@
 """The fixed order: gradients are added up as the tree of `common/tree.py` says, in a rank and over ranks.
 
-Autograd adds the gradient of each micro-batch to those before. Here a hook takes each away as soon as it is there, and puts
-their sum in the place of the last one's, before a strategy sees it. gloo's and NCCL's reductions begin each piece at another
+Autograd adds the gradient of each micro-batch to those before. Here a hook removes each gradient as soon as it is computed, and
+puts their sum in the place of the last one, before a strategy sees it. gloo's and NCCL's reductions begin each piece at another
 rank, so over ranks pieces are sent to the rank that adds them up, in an all-to-all.
 
 References:

@@ -1,6 +1,6 @@
-"""Steps that ranks take alone, and the step of all after each period; the twin of `common/techniques/local_steps/statement.py`.
+"""Local steps of each rank, and the joint step of each period; the counterpart of `common/techniques/local_steps/statement.py`.
 
-DDP never sums a gradient here: each pass is in its `no_sync`. What goes over the wire are the weights, once a period.
+DDP never sums a gradient here: each pass is in its `no_sync`. Only the weights are sent, once a period.
 
 References:
     torch.nn.parallel.DistributedDataParallel.no_sync; torch's own `PeriodicModelAverager` (2.13) averages after the first step
@@ -105,7 +105,7 @@ class RankSteps:
         """Returns None: no part of the state is one rank's alone."""
 
     def restore(self, state: TrainState) -> None:
-        """Goes on with what this rank had, or with the means where it had nothing of its own."""
+        """Continues from this rank's own state, or from the means where it has none."""
         self.held.restore(of_rank(state, dist.get_rank()))
         self._begin(state.params | kept(state, SHARED), kept(state, OUTER))
 
@@ -117,7 +117,7 @@ class RankSteps:
 
 
 def take_apart(run: Run, model: DistributedDataParallel, held: LocalState) -> RankSteps | None:
-    """Has the ranks of a run take steps alone; None if it does not ask for that.
+    """Makes the ranks of a run take local steps; returns None if the run does not ask for that.
 
     Args:
         run: What is trained.

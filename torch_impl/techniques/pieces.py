@@ -18,7 +18,7 @@ HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class Pieces:
-    """The exchanges of one rank that send every number, rounded before the sum and after it, and what it keeps between them."""
+    """The exchanges of one rank that send every number, rounded before and after the sum, and the residuals between them."""
 
     def __init__(self, run: Run, weights: Mapping[str, Weight]) -> None:
         self._half = HALVES.get(str(run.techniques.compress))
@@ -95,7 +95,7 @@ class Pieces:
         return own
 
     def restore(self, local: Sequence[Arrays]) -> None:
-        """Takes what every rank kept; nothing lets it start anew."""
+        """Restores what every rank kept; without it, resets the residuals."""
         self._residuals, self._sum_residuals = {}, {}
         if not local or self._half is not None:
             return
@@ -130,8 +130,8 @@ def quantise(values: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
     """Rounds to whole numbers from -127 to 127, half to even.
 
     Args:
-        values: None is larger than the largest.
-        largest: What becomes 127.
+        values: The values; the absolute value of each is at most `largest`.
+        largest: The value that becomes 127.
     """
     factor = torch.full_like(largest, LARGEST) / largest  # torch 2.13: a number over a tensor is rounded twice
     return torch.mul(values, factor).round_()

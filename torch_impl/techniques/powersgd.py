@@ -1,4 +1,4 @@
-"""PowerSGD: two factors of low rank in place of the gradient of a matrix, and what they lack added to the next one."""
+"""PowerSGD: sends two low-rank factors of the gradient of a matrix, and adds their error to the next gradient."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ from samestep.torch_impl.weights import Weight
 
 
 class Factors:
-    """The exchanges of one rank that send factors; matrices are in the neutral layout, and what has no factors goes as it is."""
+    """The exchanges of one rank that send factors; matrices are in the neutral layout; other gradients are sent as they are."""
 
     def __init__(self, run: Run, weights: Mapping[str, Weight]) -> None:
         self._run, self._weights = run, weights
@@ -72,7 +72,7 @@ class Factors:
         return residual.view(neutral.shape).cpu().numpy().copy()
 
     def restore(self, local: Sequence[Arrays]) -> None:
-        """Takes what every rank kept; nothing lets it start anew."""
+        """Restores what every rank kept; without it, resets the factors and residuals."""
         self._residuals, self._factors = {}, {}
         rank = self._run.techniques.compress_rank
         for name, shape in self._shapes.items() if local else ():

@@ -40,12 +40,12 @@ from samestep.torch_impl.step_context import StepContext
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 FIRST_SCALE, GROWTH, BACKOFF, PATIENCE = 2.0**16, 2.0, 0.5, 2000
-"""What it begins with, what it is multiplied by, and after how many good steps."""
+"""The first loss scale, its factors of growth and of backoff, and the number of finite steps after which it grows."""
 SCALE, GOOD = "loss_scale", "good_steps"
 
 
 def mix_precision(run: Run, model: nn.Module, device: torch.device) -> None:
-    """Has a model compute in two bytes if the run asks for it, in place.
+    """Makes a model compute in a two-byte dtype if the run asks for it, in place.
 
     Args:
         run: What is trained.
@@ -111,7 +111,7 @@ def narrowly() -> Iterator[None]:
 
 
 class LossScaler:
-    """The scale of the present step, in the context for the backward passes, and what became of the steps before.
+    """The loss scale of the current step, which the context holds for the backward passes, and which steps were skipped.
 
     Attributes:
         skipped: The numbers of the steps that were not taken.
@@ -147,7 +147,7 @@ class LossScaler:
         return scale | {SKIPPED: np.array(self.skipped, np.int64)}
 
     def restore(self, kept: Mapping[str, np.ndarray]) -> None:
-        """Continues from what `snapshot` returned, or starts anew if that is empty."""
+        """Continues from what `snapshot` returned, or resets the scale if that is empty."""
         self._context.seed_gradient = float(kept.get(SCALE, FIRST_SCALE))
         self._good = int(kept.get(GOOD, 0))
         self.skipped = [int(step) for step in kept.get(SKIPPED, ())]
@@ -175,7 +175,7 @@ def scaler_of(run: Run, context: StepContext) -> LossScaler | None:
 
 
 def keep_dtypes(run: Run, model: nn.Module) -> None:
-    """Has a model compute in the dtypes of the user's file if the run asks for it, in place.
+    """Makes a model compute in the dtypes of the user's file if the run asks for it, in place.
 
     Args:
         run: What is trained.
@@ -197,7 +197,7 @@ def can_keep(dtypes: Dtypes) -> bool:
 
 
 def see_kept(model: nn.Module, dtypes: Dtypes) -> None:
-    """Has modules see parameters and buffers in two bytes, and the model its real inputs if that is so of all parameters.
+    """Makes modules see parameters and buffers in two bytes, and the model its real inputs too if all parameters are so.
 
     Args:
         model: The model, in float32.

@@ -1,4 +1,4 @@
-"""The tensors of Keras on PyTorch: of what it trains, of networks that no optimizer updates, and the averages of optimizers."""
+"""The tensors of Keras on PyTorch: those that it trains, those of networks that are not updated, and averages of optimizers."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ def followers_of_keras(modules: Iterable[Any], called: Sequence[Any]) -> list[An
 
 
 def averages_of_keras(roots: Iterable[nn.Module]) -> Iterator[list[Held]]:
-    """Yields of each optimizer the averages that it keeps (`use_ema`).
+    """Yields the averages that each optimizer keeps (`use_ema`).
 
     Args:
         roots: The outermost modules that are trained.

@@ -19,7 +19,7 @@ from samestep.torch_impl.recording.statistics.host import Found, HostLot, is_of_
 _SINGLE, _DOUBLE = torch.float32, torch.float64  # before float64 mode renames them
 _WORDS, _HALVES = torch.int32, torch.int16
 _TOGETHER = 2**24
-"""Numbers that are stacked, at most: 64 MiB of float32."""
+"""The most elements that are stacked: 64 MiB of float32."""
 
 _Stack = tuple[list[tuple[int, slice | None]], tuple[int, int], torch.Tensor]
 """Blocks of one shape, each by the place of its tensor and the range that it is of it; the shape; and the signs of the rows."""

@@ -23,9 +23,9 @@ _WORDS = np.int32
 _TINY, _CHUNK = 2**11, 2**15
 """Numbers of a tiny block, at most, and of a chunk of a larger one. OpenBLAS computes products of a chunk with one thread."""
 _SPAN_BYTES = 2**18
-"""Of the chunks whose bits and squares are summed at once."""
+"""The bytes of the chunks whose bits and squares are summed at once."""
 _ROWS = 2**9
-"""Rows of a chunk, at most: their sums round as often."""
+"""The most rows of a chunk: a sum over rows is rounded that often."""
 
 
 def is_of_host(dtype: torch.dtype, device: torch.device) -> bool:

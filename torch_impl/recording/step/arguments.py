@@ -1,4 +1,4 @@
-"""What each argument of a call holds of its examples, where there are several: their common hash does not say which differs."""
+"""The hash of each argument of a call, where there are several: their common hash does not show which one differs."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from samestep.torch_impl.recording.step.memory import Memory, Sums
 
 
 class Arguments:
-    """Those of the calls of a step."""
+    """The arguments of the calls of a step."""
 
     def __init__(self) -> None:
         """Has seen none."""

@@ -1,4 +1,4 @@
-"""The last batches of DataLoaders: what came with the inputs that a model is called on are their targets."""
+"""The last batches of DataLoaders: whatever comes in one batch with the inputs of a model is their target."""
 
 import collections
 import weakref
@@ -9,7 +9,8 @@ import torch
 from samestep.torch_impl.recording.step.examples import memory_of, tensors_in
 
 _LAST = 3
-"""Batches that are known. Some libraries fetch one ahead; after a validation, the next batch is a new one."""
+"""The number of batches that are remembered. Some libraries fetch one ahead; after a validation, the next batch is a new
+one."""
 
 
 class Batches:

@@ -56,9 +56,9 @@ class StepLosses:
         self._num_zeroed = len(self.of_backward)
 
     def end_step(self) -> tuple[tuple[float, ...], dict[str, float]]:
-        """Begins the next step; returns the losses, and how many passes the update has nothing of, as a scalar.
+        """Begins the next step; returns the losses, and as a scalar how many passes did not contribute to the update.
 
-        A closure that is called again sets all to zero, which is of no account.
+        A closure that is called again sets all gradients to zero, which does not count.
         """
         found, others, zeroed = self.of_backward, self._of_grad, self._num_zeroed
         self.of_backward, self._of_grad, self._num_zeroed = [], [], 0

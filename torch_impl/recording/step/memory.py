@@ -1,4 +1,4 @@
-"""Where the sums of examples lie until their step is written."""
+"""The memory that holds the sums of examples until their step is written."""
 
 from collections.abc import Sequence
 

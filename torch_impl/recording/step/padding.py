@@ -1,4 +1,4 @@
-"""What of the inputs of a call is no data: the padding of texts. And which of them is a packed batch, which has none."""
+"""Finds the padding of texts in the inputs of a call, which is no data, and packed batches, which have no padding."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,7 +20,7 @@ def leading_of(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def padding_of(arguments: Sequence[object], keywords: Mapping[str, object]) -> tuple[torch.Tensor | None, object]:
-    """Returns what the mask of a call does not hide, and its positions; None for what there is not.
+    """Returns what the mask of a call does not hide, and its positions; None for either that is missing.
 
     Args:
         arguments: The arguments of the module, of which a mapping may name its parts.

@@ -12,7 +12,7 @@ import torch
 from samestep.torch_impl.recording.pieces import is_wrapped
 
 _MOST = 64
-"""Remembered, before those that are gone are dropped."""
+"""The most results that are remembered before deleted ones are dropped."""
 
 
 class Results:

@@ -9,7 +9,7 @@ from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.pieces import is_wrapped
 
 _NUMBERS = 8
-"""Of a tensor, at most about so many, at even distances."""
+"""The largest number of samples of a tensor, approximately; they are evenly spaced."""
 
 
 class Samples:

@@ -1,4 +1,4 @@
-"""The numbers of a step: those of the optimizers' groups, and what else is reported of it."""
+"""The numbers of a step: those of the optimizers' groups, and others that are reported for it."""
 
 import itertools
 import operator
@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 Scalars = dict[str, torch.Tensor | float]
 _IMPLEMENTATION = {"params", "param_names", "foreach", "fused", "capturable", "differentiable"}
-"""What chooses how an update is computed, and not which."""
+"""Settings that choose how an update is computed, but do not change the update."""
 
 
 class StepScalars:
