@@ -1,7 +1,7 @@
 """The models in TensorFlow, written for one device: plain classes, since a strategy keeps their variables by name."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -18,12 +18,9 @@ from samestep.tf_impl.models.transformer import Transformer
 from samestep.tf_impl.models.user_loss import user_loss
 from samestep.tf_impl.models.user_model import UserModel
 
-MODELS: Mapping[str, Callable[..., Mlp | BabyCNN | Transformer | Ranker]] = {
-    "mlp": Mlp,
-    "cnn": BabyCNN,
-    "transformer": Transformer,
-    "ranker": Ranker,
-}
+MODELS = dict[str, Callable[..., Mlp | BabyCNN | Transformer | Ranker]](
+    mlp=Mlp, cnn=BabyCNN, transformer=Transformer, ranker=Ranker
+)
 
 
 def build_model(spec: ModelSpec, variable: VariableFactory) -> Mlp | BabyCNN | Transformer | Ranker:

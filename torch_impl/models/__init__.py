@@ -1,6 +1,6 @@
 """The models in PyTorch, written for one device."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import cast
 
 from torch import nn
@@ -18,13 +18,9 @@ from samestep.torch_impl.models.user_loss import user_loss
 from samestep.torch_impl.models.user_model import build_user_model, user_segments
 from samestep.torch_impl.step_context import StepContext
 
-MODELS: Mapping[str, Callable[..., nn.Module]] = {
-    "mlp": Mlp,
-    "cnn": BabyCNN,
-    "transformer": Transformer,
-    "ranker": Ranker,
-    "own": build_user_model,
-}
+MODELS = dict[str, Callable[..., nn.Module]](
+    mlp=Mlp, cnn=BabyCNN, transformer=Transformer, ranker=Ranker, own=build_user_model
+)
 
 
 def build_model(spec: ModelSpec, context: StepContext) -> nn.Module:
