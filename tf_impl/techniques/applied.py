@@ -49,7 +49,7 @@ class GradientExchange(Protocol):
         """Gathers what every replica of every process keeps."""
 
     def restore(self, local: Sequence[Arrays]) -> None:
-        """Takes what every replica kept; nothing lets it start anew."""
+        """Restores what every replica kept; without it, resets it."""
 
 
 def build_exchange(

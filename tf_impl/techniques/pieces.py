@@ -101,7 +101,7 @@ class Pieces:
         return [(name, part.reshape(-1)[: int(np.prod(shape))].reshape(shape)) for (name, shape), part in named]
 
     def restore(self, local: Sequence[Arrays]) -> None:
-        """Takes what every replica kept; nothing lets it start anew."""
+        """Restores what every replica kept; without it, resets the residuals."""
         for kind, variable in self.kept.items():
             of_ranks = np.zeros((self._ranks, *variable.shape), variable.dtype.as_numpy_dtype)
             for rank, held in enumerate(local[: self._ranks if kind == RESIDUAL else 1]):

@@ -71,7 +71,7 @@ class Factors:
         return local
 
     def restore(self, local: Sequence[Arrays]) -> None:
-        """Takes what every replica kept; nothing lets it start anew."""
+        """Restores what every replica kept; without it, resets the factors and residuals."""
         for key, variable in self.kept.items():
             values = np.zeros((self._replicas.count, *variable.shape), variable.dtype.as_numpy_dtype)
             for rank, held in enumerate(local if key.startswith(RESIDUAL) else [*local[:1]] * self._replicas.count):
