@@ -35,7 +35,7 @@ def test_what_it_makes_of_parts_is_found_out_before_it_trains(
     described = launcher.describe(Cell.parse(taken).apply_to(RunConfig(devices=2, batch_size=48, **own(model))))
     parse(described)
     with pytest.raises(
-        ConfigError, match=f"takes another step when it is given {given}: in an experiment .* moved other"
+        ConfigError, match=f"takes another step when it is given {given}: in an experiment .* moved differently"
     ):
         parse(Cell.parse(refused).apply_to(described))
 
