@@ -29,6 +29,11 @@ def unbiased(step: int, n: int) -> tuple[float, float]:
     return 0.9, 0.1 * n / (n - 1)
 
 
+def idle(moved: Moved) -> Moved:
+    """Step 4 has a batch without variance."""
+    return lambda step, n: (0.9, 0.0) if step == 4 else moved(step, n)
+
+
 def slower(step: int, n: int) -> tuple[float, float]:
     return 0.95, 0.05
 
@@ -68,7 +73,9 @@ def verdict(
 
 
 @pytest.mark.parametrize("every", [1, 2])
-@pytest.mark.parametrize(("a", "b", "sides"), [(biased, unbiased, "AB"), (unbiased, biased, "BA")])
+@pytest.mark.parametrize(
+    ("a", "b", "sides"), [(biased, unbiased, "AB"), (unbiased, biased, "BA"), (idle(biased), idle(unbiased), "AB")]
+)
 def test_the_rest_is_the_same(a: Moved, b: Moved, sides: str, every: int) -> None:
     found = verdict(a, b, every=every)
     assert found.headline == "same, but for running variances: 6 steps"

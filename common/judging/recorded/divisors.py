@@ -63,14 +63,15 @@ class Divisors:
             return False
         kept = self._kept[place] ** steps
         moved = seen.one - kept * before
-        share = float((seen.other - seen.one - kept * apart) @ moved) / float(moved @ moved)
-        larger = (
-            1.0 if steps == 1 else np.inf
-        )  # batches may be of other sizes, of which nothing tells the share of each
-        if not (0 < abs(share) <= 1 and seen.made_by(kept * apart + share * moved, larger=larger)):
+        square = float(moved @ moved)
+        share = float((seen.other - seen.one - kept * apart) @ moved) / square if square else 0.0
+        # Where only rounding has moved them, it is any number. Batches of several steps may differ in size: one share for all is
+        # a guess, by which they need not be made within rounding.
+        used, larger = (min(max(share, -1.0), 1.0), 1.0) if steps == 1 else (share, np.inf)
+        if abs(used) > 1 or not seen.made_by(kept * apart + used * moved, larger=larger):
             return False
-        self.is_of_b = share > 0
-        self.names.setdefault(seen.name, 1 + 1 / share if share > 0 else -1 / share)
+        if share and seen.name not in self.names:
+            self.is_of_b, self.names[seen.name] = share > 0, 1 + 1 / share if share > 0 else -1 / share
         return True
 
     def said(self) -> str:
