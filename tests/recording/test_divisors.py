@@ -1,6 +1,7 @@
 """Between two frameworks, running variances differ by their divisor, which no step shows: the rest is compared."""
 
 import dataclasses
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -100,3 +101,8 @@ def test_what_else_differs_is_told(
     found = verdict(a, b, frameworks, mistake, every)
     assert found.headline.startswith(f"not the same: {expected}")
     assert found.exit_code == 4
+
+
+def test_a_difference_that_is_first_seen_after_some_steps_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "N", 300_000)
+    assert verdict(biased, unbiased).headline == "same, but for running variances: 6 steps"

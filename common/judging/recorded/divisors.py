@@ -28,6 +28,7 @@ class Divisors:
     names: dict[str, float] = dataclasses.field(default_factory=dict)
     is_of_b: bool = False
     _kept: dict[int, float] = dataclasses.field(default_factory=dict)
+    _begun: tuple[int, Sums] | None = None
     _last: tuple[int, Sums, Sums] | None = None
     _found: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
 
@@ -44,21 +45,23 @@ class Divisors:
         last = self._last
         if last is None or number > last[0]:
             self._last, self._found = (number, ours, theirs), np.zeros(len(self.pairing.tensors), bool)
+        self._begun = self._begun or (number, ours)
         if last is None or number <= last[0]:  # a step is asked for several times
             return self._found
+        first, begun = self._begun
         for place, tensor in enumerate(self.pairing.tensors):
             if tensor.role != "buffer":
                 continue
             v, w, v_before, w_before = (each.projections[place] for each in (ours, theirs, *last[1:]))
             seen = SeenTensor(tensor.name, "", tensor.role, v.size, v, w, float(rounding[place]), bound)
             if seen.differs and np.isfinite([v, w, v_before, w_before]).all():
+                if place not in self._kept and (kept := _find_kept(seen, begun.projections[place])) is not None:
+                    self._kept[place] = kept ** (1 / (number - first))
                 self._found[place] = self._is_explained(place, seen, v_before, w_before - v_before, number - last[0])
         return self._found
 
     def _is_explained(self, place: int, seen: SeenTensor, before: np.ndarray, apart: np.ndarray, steps: int) -> bool:
         """Returns whether steps have made of the difference of a running variance what its divisor makes."""
-        if place not in self._kept and (kept := _kept(seen, before)) is not None:
-            self._kept[place] = kept ** (1 / steps)
         if place not in self._kept:
             return False
         kept = self._kept[place] ** steps
@@ -85,7 +88,7 @@ class Divisors:
         )
 
 
-def _kept(seen: SeenTensor, before: np.ndarray) -> float | None:
-    """Returns what steps keep of a running variance that was the same before them; None if its divisor does not explain them."""
-    (share, taken), *_ = np.linalg.lstsq(np.stack([seen.one, before], 1), seen.other - seen.one)
+def _find_kept(seen: SeenTensor, begun: np.ndarray) -> float | None:
+    """Returns what all steps so far keep of a running variance that began alike; None if its divisor does not explain it."""
+    (share, taken), *_ = np.linalg.lstsq(np.stack([seen.one, begun], 1), seen.other - seen.one)
     return -taken / share if share and 0 < -taken / share <= 1 else None
