@@ -1,8 +1,8 @@
 """What other projects published about their own steps, compared with predictions: seconds, and bytes of the fullest GPU.
 
-Sources are in `common/seconds/published/README.md`. Two shares of an H100 are fitted to llm-foundry's steps
-(`python -m benchmarks.fit_h100`), and no step is predicted with shares that have seen its model. Nothing else is fitted to
-these figures: rates of a GPU that were not measured are those of `a100-80gb`.
+Sources are in `common/seconds/published/README.md`. Two shares of an H100 are fitted to llm-foundry's steps (`python -m
+benchmarks.predicting.fit_h100`), and no step is predicted with shares that have seen its model. Nothing else is fitted to these
+figures: rates of a GPU that were not measured are those of `a100-80gb`.
 """
 
 import csv

@@ -1,8 +1,8 @@
 """How well the seconds of steps are predicted: how far predictions are off, and what choosing a layout by them costs.
 
 A row that constants were fitted to is predicted with others: those of a fit that left out every row of its model
-(`left-out.toml`, which `python -m benchmarks.fit_machine` writes). So no row is judged by constants that have seen it. Stricter
-checks leave out all models of its hidden size, or everything that is equally large.
+(`left-out.toml`, which `python -m benchmarks.predicting.fit_machine` writes). So no row is judged by constants that have seen
+it. Stricter checks leave out all models of its hidden size, or everything that is equally large.
 """
 
 import dataclasses

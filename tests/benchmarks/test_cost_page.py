@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from benchmarks.cost_page import PAGE, parts, take, written
+from benchmarks.cost.page import PAGE, parts, take, written
 
 
 def test_every_part_has_its_place_on_the_page() -> None:

@@ -36,6 +36,6 @@ def is_there(module: str, name: str) -> bool:
 
 
 def test_what_benchmarks_import_is_there() -> None:
-    files = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "museum").rglob("*.py")]
+    files = [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "museum").rglob("*.py")]
     missing = {f"{path.name}: {each}" for path in files for each in imported(path) if not is_there(*each)}
     assert not missing and len(files) > 50

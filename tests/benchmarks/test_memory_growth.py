@@ -1,4 +1,4 @@
-"""What `benchmarks.memory` says of made-up runs, and that it watches the processes of a real one."""
+"""What `benchmarks.cost.memory` says of made-up runs, and that it watches the processes of a real one."""
 
 import random
 import sys
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import memory
-from benchmarks.memory import Sample, Taken, slope, table
+from benchmarks.cost import memory
+from benchmarks.cost.memory import Sample, Taken, slope, table
 
 STEPS = 30_000
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.healthy import Answer, ask, requests
-from benchmarks.mistaken import MISTAKES, Outcome, Setting, cells, make
-from benchmarks.mistakes import table_of_healthy, table_of_mistakes
+from benchmarks.mistakes.__main__ import table_of_healthy, table_of_mistakes
+from benchmarks.mistakes.grid import MISTAKES, Outcome, Setting, cells, make
+from benchmarks.mistakes.healthy import Answer, ask, requests
 from samestep.common.cell import Cell
 from samestep.common.reference.diagnosis import UNEXPLAINED
 from samestep.common.reference.known import KNOWN
@@ -125,7 +125,7 @@ def test_a_run_is_named_only_if_something_is_wrong(
 ) -> None:
     base = RunConfig(workload=MLP, devices=2, batch_size=16, steps=3, optimizer="sgd", parity=False, keep_state=True)
     cell = "torch:ddp+clip_norm=0.05"
-    answer = ask(kind(launcher, "benchmarks.steps_worker"), cell, Cell.parse(cell).apply_to(base))
+    answer = ask(kind(launcher, "benchmarks.mistakes.steps_worker"), cell, Cell.parse(cell).apply_to(base))
     assert answer.named == named
     assert (answer.distance > 1) == (answer.left < UNEXPLAINED) == bool(named)
 

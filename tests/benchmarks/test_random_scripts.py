@@ -1,4 +1,4 @@
-"""`benchmarks.random_scripts` draws scripts, tells lawful variants from mistakes, and counts what is said of them."""
+"""`benchmarks.judging.random_scripts` draws scripts, tells lawful variants from mistakes, and counts what is said of them."""
 
 import itertools
 import json
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.random_scripts import pairs, table_of
-from benchmarks.random_settings import LAWFUL, MISTAKES
+from benchmarks.judging.random_scripts import pairs, table_of
+from benchmarks.judging.random_settings import LAWFUL, MISTAKES
 from samestep.common.mistakes.table import MISTAKES as KNOWN
 
 JUDGE = """
 import json, sys
 from pathlib import Path
-from benchmarks.forked_scripts import begin
-from benchmarks.random_scripts import judged
+from benchmarks.judging.forked_scripts import begin
+from benchmarks.judging.random_scripts import judged
 
 store = Path(sys.argv[1])
 begin(store)

@@ -140,7 +140,7 @@ def test_everything_can_be_reached_and_used_by_keyboard(opened: Opened) -> None:
 
 
 def test_a_thousand_rows_are_sorted_at_once(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bar is 200 ms, which `benchmarks/report.py` prints; a loaded machine gets five times as much."""
+    """The bar is 200 ms, which `benchmarks/cost/report.py` prints; a loaded machine gets five times as much."""
     rows = [
         Row.of(Cell.parse(f"torch:ddp+seed={seed}"), trained("torch:ddp", 1000.0 + seed * 7 % 1000))
         for seed in range(1000)

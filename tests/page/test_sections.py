@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from benchmarks.report import results as every_strategy
+from benchmarks.cost.report import results as every_strategy
 from samestep.common.cell import Cell
 from samestep.common.ledger import Compiled, Send
 from samestep.common.runtime.records import RunResult, Throughput

@@ -1,4 +1,4 @@
-"""What is measured in every step takes no more memory in a long run; `benchmarks/memory.py` shows it of whole runs."""
+"""What is measured in every step takes no more memory in a long run; `benchmarks/cost/memory.py` shows it of whole runs."""
 
 import pytest
 import torch

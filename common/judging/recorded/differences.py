@@ -11,8 +11,8 @@ from samestep.common.steps.record import Phase, RecordHeader
 from samestep.common.steps.recorded_run import Sums
 
 THRESHOLD = 10.0
-"""How many times the yardstick a difference must be to be more than rounding. Of 500 healthy pairs (`benchmarks/alarms.py`),
-the worst that are the same have 3.68."""
+"""How many times the yardstick a difference must be to be more than rounding. Of 500 healthy pairs
+(`benchmarks/judging/alarms.py`), the worst that are the same have 3.68."""
 FLOAT64 = 1e-10
 """The yardstick of a float64 record, relative to the norm: a thousand times the difference of healthy pairs."""
 DTYPES = {"bfloat16": "bf16", "float16": "fp16"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.struck_worker import STRUCK
+from benchmarks.resuming.struck_worker import STRUCK
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
@@ -108,7 +108,7 @@ def pid_of(file: Path) -> int:
 def take_struck(launcher: Launcher, run: Run, launch: Launch, step: int) -> RunResult:
     """Takes a run whose last process dies after a step of its first attempt."""
     last = [each.role for each in run.strategy.topology(run) if not each.serves][-1]
-    fragile = LentLauncher(launcher, "benchmarks.struck_worker")
+    fragile = LentLauncher(launcher, "benchmarks.resuming.struck_worker")
     return fragile.run(run, launch, environment={STRUCK: f"{last} {step}"})
 
 
@@ -138,7 +138,7 @@ def test_a_run_that_was_killed_ends_in_the_same_bits(launcher: Launcher, tmp_pat
 def test_so_does_one_of_a_users_own_model(launcher: Launcher, tmp_path: Path, cell: str, struck: str) -> None:
     own = {"model": f"{OWN}:CNN", "data": f"{OWN}:images", "optimizer": "adamw", "steps": 24, "batch_size": 48}
     asked = Cell.parse(cell).apply_to(RunConfig(devices=4, keep_state=True, parity=True, **own))
-    fragile = LentLauncher(launcher, "benchmarks.struck_worker")
+    fragile = LentLauncher(launcher, "benchmarks.resuming.struck_worker")
     results = []
     for name, more in (("whole", {}), ("died", {"save_every": "5", "restarts": 1})):
         config = launcher.describe(dataclasses.replace(asked, out=str(tmp_path / name), **more))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import fit_h100, fit_machine
+from benchmarks.predicting import fit_h100, fit_machine
 from documenting import published_causes
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import read_toml
@@ -125,7 +125,7 @@ def test_the_expected_error_is_that_of_unseen_rows(unseen: list[Compared]) -> No
 
 @pytest.mark.slow
 def test_the_fit_is_the_one_that_the_files_have() -> None:
-    """It takes seconds: `python -m benchmarks.fit_machine` writes the files."""
+    """It takes seconds: `python -m benchmarks.predicting.fit_machine` writes the files."""
     constants = fit_machine.fit(carried_rows())
     cluster, server = load_machine(CLUSTER), load_machine(SERVER)
     for name in fit_machine.SHARED:
@@ -143,7 +143,7 @@ def test_the_fit_is_the_one_that_the_files_have() -> None:
 def test_every_fitted_constant_says_so() -> None:
     for name in (*fit_machine.SHARED, "wait_seconds"):
         assert RATES[name].is_measured
-        assert "benchmarks.fit_machine" in load_machine(CLUSTER).sources[name]
+        assert "benchmarks.predicting.fit_machine" in load_machine(CLUSTER).sources[name]
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def test_layouts_along_tensor_and_pipe_are_predicted_without_a_fit() -> None:
 def test_the_fit_of_h100_is_the_one_that_the_files_have() -> None:
     for name, share in fit_h100.fit(published_steps("llm-foundry")).items():
         assert [getattr(load_machine(machine), name) for machine in H100] == pytest.approx([share] * 2, rel=0.01)
-        assert all("benchmarks.fit_h100" in load_machine(machine).sources[name] for machine in H100)
+        assert all("benchmarks.predicting.fit_h100" in load_machine(machine).sources[name] for machine in H100)
 
 
 def test_tables_of_h100_are_whole() -> None:

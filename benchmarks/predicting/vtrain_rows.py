@@ -1,0 +1,85 @@
+"""How alike the rows of `common/seconds/vtrain` are: `python -m benchmarks.predicting.vtrain_rows`.
+
+Rows on one node without a pipeline are fitted by n (L a + b) + c: n micro-batches of L layers at `a` seconds and a head at `b`,
+which depend on hidden size, tensor parallelism and micro-batch, and a `c` of model, tensor and data parallelism for the exchange
+and update. Times of separate runs would differ by their noise from such a sum.
+
+Of rows on many nodes it prints, for each size of tensor parallelism, how far predictions are off, and what no prediction is part
+of: the GPU-seconds of a sequence, the bubble of the pipeline left out. A larger size exchanges more, so its sequences should take
+more. The last line is what would be left if each size had a factor of its own, fitted to these very rows.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from samestep.common.seconds.measured_iterations import MeasuredIteration
+from samestep.common.seconds.validation import Compared, carried_rows, compare, score, unseen_machine
+
+
+def residuals(rows: Sequence[MeasuredIteration]) -> tuple[int, float, float]:
+    """Fits the sum.
+
+    Args:
+        rows: Without a pipeline.
+
+    Returns:
+        The number of its constants, the largest residual in seconds, and the largest relative to its row.
+    """
+    columns: dict[tuple[object, ...], int] = {}
+    entries = []
+    for number, row in enumerate(rows):
+        shape, layout, count = row.shape, row.layout, row.layout.microbatches
+        sizes, rest = (shape.width, layout.tensor, layout.microbatch_size), (shape.width, shape.layers, layout.tensor)
+        constants = {("a", *sizes): count * shape.layers, ("b", *sizes): count, ("c", *rest, layout.data): 1}
+        for name, factor in constants.items():
+            entries.append((number, columns.setdefault(name, len(columns)), factor))
+    matrix = np.zeros((len(rows), len(columns)))
+    for number, column, factor in entries:
+        matrix[number, column] = factor
+    seconds = np.array([row.seconds for row in rows])
+    left = np.abs(matrix @ np.linalg.lstsq(matrix, seconds, rcond=None)[0] - seconds)
+    return len(columns), float(left.max()), float((left / seconds).max())
+
+
+def sequence_seconds(row: MeasuredIteration) -> float:
+    """Returns what all GPUs of a pipeline took for a sequence, without the bubble.
+
+    Args:
+        row: With n micro-batches and p stages, n + p - 1 of which follow each other.
+    """
+    layout = row.layout
+    followed = (layout.microbatches + layout.pipe - 1) * layout.microbatch_size
+    return row.seconds / followed * layout.pipe * layout.tensor
+
+
+def least_error(compared: Sequence[Compared]) -> float:
+    """Returns the mean error of rows whose predictions are all multiplied by the factor that suits them best."""
+    ratios = np.array([each.predicted / each.measured for each in compared])
+    return min(float(np.abs(ratios / ratio - 1).mean()) for ratio in ratios)  # one of them is exact at the best factor
+
+
+def main() -> None:
+    """Prints how well the sum fits, and the rows on many nodes by their tensor parallelism."""
+    rows = [row for row in carried_rows() if row.is_one_node and row.layout.pipe == 1]
+    constants, most, share = residuals(rows)
+    print(f"{len(rows)} rows, {constants} constants: largest residual {1e3 * most:.3f} ms, {share:.3%} of its row")
+    groups: dict[tuple[int, int], list[MeasuredIteration]] = {}
+    for row in carried_rows():
+        if not row.is_one_node:
+            groups.setdefault((row.layout.num_gpus, row.layout.tensor), []).append(row)
+    left = 0.0
+    for (gpus, tensor), alike in sorted(groups.items()):
+        compared = compare(alike, unseen_machine)
+        found, seconds = score(compared), sorted(map(sequence_seconds, alike))
+        left += len(alike) * least_error(compared)
+        print(
+            f"{gpus} GPUs, tensor {tensor}: rows: {found.rows}, mean error {found.mape:.1%}; a sequence took "
+            f"{seconds[0]:.2f} to {seconds[-1]:.2f} GPU-seconds"
+        )
+    rows_of_all = sum(map(len, groups.values()))
+    print(f"with the best factor for each of {len(groups)} sizes: mean error {left / rows_of_all:.1%}")
+
+
+if __name__ == "__main__":
+    main()
