@@ -1,10 +1,10 @@
-"""Arrays that somebody else wrote: each is measured before anything is allocated for what its header claims to hold."""
+"""Writes and reads `.npz` files. An array that somebody else wrote is measured before anything is allocated for it."""
 
 import contextlib
 import math
 import os
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -21,6 +21,21 @@ _ENCRYPTED = 1
 """The bit of a member's flags that says it is encrypted."""
 _MAX_DIMS = 32
 """The most dimensions of an array: those of NumPy 1.26, though no array here has more than four."""
+
+
+def save_arrays(file: IO[bytes], arrays: Mapping[str, object]) -> None:
+    """Writes arrays as `np.savez` does, which would take an array called `file` or `allow_pickle` for its own argument.
+
+    Args:
+        file: Open to write.
+        arrays: What `np.asanyarray` takes, by name.
+    """
+    import numpy as np
+
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array))
 
 
 def read_arrays(path: Path | str, names: Collection[str] = ()) -> "dict[str, np.ndarray]":

@@ -9,7 +9,7 @@ import numpy as np
 import pydantic
 
 from samestep.common.errors import ConfigError
-from samestep.common.files.arrays import read_arrays
+from samestep.common.files.arrays import read_arrays, save_arrays
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.writing import replacing
 from samestep.common.porting.turning import Turned
@@ -190,7 +190,7 @@ def write_trace(folder: Path, trace: ModelTrace) -> None:
     arrays: dict[str, np.ndarray] = {}
     about = _without_arrays(trace, "", arrays)
     with replacing(folder / ARRAYS) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        save_arrays(file, arrays)
     with replacing(folder / CALLS) as file:
         file.write((json.dumps(about) + "\n").encode())
 

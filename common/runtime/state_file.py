@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 
 from samestep.common.errors import ConfigError
-from samestep.common.files.arrays import each_array, load_arrays, read_arrays
+from samestep.common.files.arrays import each_array, load_arrays, read_arrays, save_arrays
 from samestep.common.files.reading import Unreadable
 from samestep.common.files.writing import replacing
 from samestep.common.flags import MAX_STEPS, FieldValues
@@ -56,7 +56,7 @@ def dump_state(file: IO[bytes], state: TrainState) -> None:
     arrays: FieldValues = {f"{group}/{name}": each for group, values in nested.items() for name, each in values.items()}
     if state.skipped:  # which few states have, and earlier versions cannot read
         arrays["skipped"] = np.int64(state.skipped)
-    np.savez(file, step=np.int64(state.step), **arrays)
+    save_arrays(file, {"step": np.int64(state.step), **arrays})
 
 
 def read_state(directory: Path, asked: str = "--start-from", names: Collection[str] = ()) -> TrainState:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.files.arrays import MOST_INFLATION, read_arrays
+from samestep.common.files.arrays import MOST_INFLATION, read_arrays, save_arrays
 from samestep.common.files.reading import (
     MOST_DEPTH,
     Unreadable,
@@ -72,6 +72,22 @@ def test_arrays_are_read_as_they_were_written(path: Path) -> None:
             np.testing.assert_array_equal(found[name], array)
     assert list(read_arrays(path, ("a", "absent"))) == ["a"]
     assert list(read_arrays(path, ("none", "b/"))) == ["b/c", "none"]
+
+
+def test_arrays_may_have_any_name(path: Path) -> None:
+    arrays = {
+        "file": np.arange(3.0),
+        "allow_pickle": np.ones((2, 1), np.float32),
+        "args": np.int64(4),
+        "params/x": np.array(5),
+    }
+    with path.open("wb") as file:
+        save_arrays(file, arrays)
+    for found in (read_arrays(path), np.load(path)):
+        assert [*found] == [*arrays]
+        assert all(
+            np.array_equal(found[name], each) and found[name].dtype == each.dtype for name, each in arrays.items()
+        )
 
 
 def test_an_array_that_is_not_asked_for_may_hold_anything(path: Path) -> None:

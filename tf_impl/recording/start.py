@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import record
 
-from samestep.common.files.arrays import read_arrays
+from samestep.common.files.arrays import read_arrays, save_arrays
 from samestep.common.files.writing import replacing
 from samestep.common.steps.record import FOLLOWER, stats_dtype
 from samestep.common.steps.recording import Recorder
@@ -170,7 +170,7 @@ class _Start:
         options = self._recorder.options
         if options.weights_to is not None:
             with replacing(Path(options.weights_to), is_users=True) as file:
-                np.savez(file, **self._arrays)  # pyrefly: ignore[bad-argument-type]
+                save_arrays(file, self._arrays)
         if options.stop_after == 0:
             self._recorder.leave()
 

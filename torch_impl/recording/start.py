@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from samestep.common.files.arrays import read_arrays
+from samestep.common.files.arrays import read_arrays, save_arrays
 from samestep.common.files.writing import replacing
 from samestep.common.steps.projections import Piece, as_matrix, blocks
 from samestep.common.steps.recording import Recorder
@@ -57,13 +57,8 @@ def _save(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
         recorder.note("the initial weights are sharded; save them from a run of one process.")
         return
     with replacing(path, is_users=True) as file:
-        np.savez(
-            file,
-            **{  # pyrefly: ignore[bad-argument-type]
-                each.tensor.name: each.value().detach().float().cpu().numpy().reshape(each.tensor.piece.shape)
-                for each in held
-            },
-        )
+        values = [each.value().detach().float().cpu().numpy().reshape(each.tensor.piece.shape) for each in held]
+        save_arrays(file, {each.tensor.name: value for each, value in zip(held, values, strict=True)})
 
 
 def _load(held: Sequence[Held], path: Path, recorder: Recorder) -> None:

@@ -8,7 +8,7 @@ from typing import IO
 
 import numpy as np
 
-from samestep.common.files.arrays import read_arrays
+from samestep.common.files.arrays import read_arrays, save_arrays
 from samestep.common.files.reading import Unreadable
 from samestep.common.program import StatePiece, TrainState
 from samestep.common.runtime.state_file import unflatten
@@ -29,7 +29,7 @@ def dump_pieces(file: IO[bytes], pieces: Sequence[StatePiece]) -> None:
         pieces: What it saves.
     """
     arrays = {f"{each.path}@{_spell(each.offset)}:{_spell(each.shape)}": each.array for each in pieces}
-    np.savez(file, **arrays)  # pyrefly: ignore
+    save_arrays(file, arrays)
 
 
 def _spell(numbers: tuple[int, ...]) -> str:

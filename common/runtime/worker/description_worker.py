@@ -5,10 +5,10 @@ import os
 import sys
 from pathlib import Path
 
-import numpy as np
 import pydantic
 
 from samestep.common.errors import ConfigError
+from samestep.common.files.arrays import save_arrays
 from samestep.common.files.reading import read_json
 from samestep.common.files.writing import replacing
 from samestep.common.porting import model_trace
@@ -105,7 +105,7 @@ def read_data(directory: Path, data: str, framework: str) -> Split:
         found = call_printing(function)
         arrays = found if isinstance(found, dict) else dict(zip(ARRAYS, found, strict=True))
         with replacing(directory / DATA) as file:
-            np.savez(file, **flattened(arrays))  # pyrefly: ignore[bad-argument-type]  # no array is called so
+            save_arrays(file, flattened(arrays))
     except ConfigError as error:
         raise ConfigError(f"--data {data}: {error}") from error
     except (Exception, SystemExit) as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 import platformdirs
 
 from samestep.common.errors import Unavailable, WorkerFailed
-from samestep.common.files.arrays import read_arrays
+from samestep.common.files.arrays import read_arrays, save_arrays
 from samestep.common.files.reading import Unreadable, read_bytes
 from samestep.common.files.writing import open_directory, replacing
 from samestep.common.workload.array_type import Array
@@ -136,13 +136,11 @@ def cached(source: bytes, decode: Callable[..., Split], *arguments: int) -> Spli
         return Split(**{name: arrays[name] for name in ARRAYS})
     except (Unreadable, KeyError):
         split = decode(source, *arguments)  # not there yet, or damaged
-    import numpy as np
-
     # A cache that cannot be written costs time only.
     with contextlib.suppress(OSError, WorkerFailed):
         make_cache_directory()
         open_directory(path.parent)
         path.unlink(missing_ok=True)
         with replacing(path) as file:
-            np.savez(file, **{name: getattr(split, name) for name in ARRAYS})
+            save_arrays(file, {name: getattr(split, name) for name in ARRAYS})
     return split

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
-from samestep.common.files.arrays import read_arrays
+from samestep.common.files.arrays import read_arrays, save_arrays
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.writing import replacing
 from samestep.common.workload.array_type import Array, Arrays
@@ -114,12 +114,10 @@ def write_initial(path: Path, params: Mapping[str, Array], buffers: Mapping[str,
         params: The parameters by neutral name.
         buffers: The buffers by neutral name.
     """
-    import numpy as np
-
     arrays = {f"params/{name}": value for name, value in params.items()}
     arrays |= {f"buffers/{name}": value for name, value in buffers.items()}
     with replacing(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        save_arrays(file, arrays)
 
 
 def counterpart_folder(folder: str) -> str | None:
