@@ -31,6 +31,7 @@ from samestep.common.steps.record import (
     step_frame,
 )
 from samestep.common.steps.workers import kill_workers
+from samestep.common.steps.wrapping import preceded
 
 VARIABLE = "SAMESTEP_RECORD"
 """The environment variable that holds the options, as JSON."""
@@ -203,7 +204,7 @@ class Recorder:
 
         atexit.register(stop)
         for name in ("_exit", "execv", "execve"):
-            setattr(os, name, _preceded(getattr(os, name), stop))
+            setattr(os, name, preceded(getattr(os, name), lambda *_, **__: stop()))
         return stop
 
     def note(self, text: str) -> None:
@@ -239,12 +240,3 @@ class Recorder:
     def _append(self, frame: bytes) -> None:
         while self._file is not None and frame:  # a disk that is almost full takes a part
             frame = frame[self._file.write(frame) :]
-
-
-def _preceded(original: Callable[P, T], first: Callable[[], None]) -> Callable[P, T]:
-    @functools.wraps(original)
-    def both(*args: P.args, **kwargs: P.kwargs) -> T:
-        first()
-        return original(*args, **kwargs)
-
-    return both

@@ -1,5 +1,6 @@
 """Where scripts scale losses and clip gradients on TensorFlow: in optimizers of Keras, and by a function of TensorFlow."""
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -10,10 +11,13 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from samestep.common.steps.gradient_transforms import CLIP_MOST, CLIP_NORM, LOSS_SCALE
+from samestep.common.steps.wrapping import Wrap, followed, preceded
 from samestep.tf_impl.recording.session import Session
 
 OPTIMIZERS = (BaseOptimizer, LossScaleOptimizer)
 """The kinds of optimizers: the second scales the loss of another one, which takes its steps."""
+Place = tuple[Any, str, Wrap]
+"""Where a script is followed: a class or a module, the name of its function, and what wraps it."""
 
 
 def is_scaling(optimizer: Any) -> bool:
@@ -54,10 +58,8 @@ def release(session: Session, optimizer: Any, gradients: Sequence[Any], variable
     return [released.get(id(each), each) for each in gradients]
 
 
-def places(
-    session: Session, guard: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> Iterator[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]]:
-    """Yields where gradients are followed that are clipped: a class or a module, its function, and what wraps it.
+def places(session: Session, guard: Wrap) -> Iterator[Place]:
+    """Yields where gradients are followed that are clipped.
 
     Args:
         session: Has the journal.
@@ -65,43 +67,26 @@ def places(
     """
 
     @guard
-    def before(optimizer: Any, gradients: Sequence[Any]) -> None:
-        if (
-            session.plan(optimizer).num_replicas == 1
-        ):  # else each clips its own, and their norms are no number of the step
-            norm = tf.linalg.global_norm([each for each in gradients if each is not None])
+    def before(optimizer: Any, grads: Sequence[Any]) -> None:
+        if not optimizer.global_clipnorm or in_stateless_scope():
+            return
+        # Of several replicas each clips its own, and their norms are no number of the step.
+        if session.plan(optimizer).num_replicas == 1:
+            norm = tf.linalg.global_norm([each for each in grads if each is not None])
             session.journal().add_transform(CLIP_NORM, tf.cast(norm, tf.float64))
 
-    def follow(original: Callable[..., Any]) -> Callable[..., Any]:
-        def clip(optimizer: Any, grads: Any) -> Any:
-            if optimizer.global_clipnorm and not in_stateless_scope():
-                before(optimizer, grads)
-            return original(optimizer, grads)
-
-        return clip
-
     @guard
-    def after(norm: Any, most: Any) -> None:
+    def after(found: tuple[Any, Any], t_list: Any, clip_norm: Any, *_: object, **__: object) -> None:
         if tf.distribute.get_strategy().num_replicas_in_sync == 1:
-            for name, number in ((CLIP_NORM, norm), (CLIP_MOST, most)):
+            for name, number in ((CLIP_NORM, found[1]), (CLIP_MOST, clip_norm)):
                 session.journal().add_transform(name, tf.cast(number, tf.float64))
 
-    def follow_function(original: Callable[..., Any]) -> Callable[..., Any]:
-        def clip(t_list: Any, clip_norm: Any, *arguments: Any, **keywords: Any) -> Any:
-            clipped, norm = original(t_list, clip_norm, *arguments, **keywords)
-            after(norm, clip_norm)
-            return clipped, norm
-
-        return clip
-
-    yield BaseOptimizer, "_clip_gradients", follow
-    yield tf, "clip_by_global_norm", follow_function
+    yield BaseOptimizer, "_clip_gradients", functools.partial(preceded, before=before)
+    yield tf, "clip_by_global_norm", functools.partial(followed, after=after)
 
 
-def skipped(
-    session: Session, guard: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> Iterator[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]]:
-    """Yields where an optimizer that scales the loss leaves out an update, whose gradients nobody else is given; as `places`.
+def skipped(session: Session, guard: Wrap) -> Iterator[Place]:
+    """Yields where an optimizer that scales the loss leaves out an update, whose gradients nobody else is given.
 
     Args:
         session: Has the slots.
@@ -120,7 +105,7 @@ def skipped(
         return apply
 
     @guard
-    def skip() -> None:
+    def skip(_: Any) -> None:
         """Sees what is not finite, where the update is left out."""
         if not given or (plan := session.plan(optimizer := given[-1][0])).num_replicas > 1:
             return
@@ -128,12 +113,5 @@ def skipped(
         unscaled = [each if each is None else keras.ops.divide(each, scale) for each in given[-1][1]]
         session.slots(plan).see_gradients("gradient", plan.ordered(unscaled, given[-1][2]))
 
-    def follow_skipped(original: Callable[..., Any]) -> Callable[..., Any]:
-        def leave_out(optimizer: Any) -> Any:
-            skip()
-            return original(optimizer)
-
-        return leave_out
-
     yield LossScaleOptimizer, "_common_apply", follow_scaled
-    yield LossScaleOptimizer, "_stateful_handle_non_finite_grads", follow_skipped
+    yield LossScaleOptimizer, "_stateful_handle_non_finite_grads", functools.partial(preceded, before=skip)

@@ -17,6 +17,7 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from tensorflow.python.saved_model import save
 
 from samestep.common.steps.recording import Recorder
+from samestep.common.steps.wrapping import followed, preceded
 from samestep.tf_impl.recording.between_steps import WRITES
 from samestep.tf_impl.recording.examples import inputs_of, sums_of_words
 from samestep.tf_impl.recording.gradient_transforms import OPTIMIZERS, is_scaling, note_scale, places, release, skipped
@@ -232,18 +233,10 @@ class Hooks:
         return write
 
     def _follow_executors(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def make(enable_async: bool, *arguments: Any, **keywords: Any) -> Any:
+        def note(enable_async: bool, *_: object, **__: object) -> None:
             self._session.is_async = self._session.is_async or enable_async
-            return original(enable_async, *arguments, **keywords)
 
-        return make
+        return preceded(original, note)
 
     def _follow_initializers(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        after = self._guard(self._session.first.see)
-
-        def initialize(function: Any, *arguments: Any) -> Any:
-            result = original(function, *arguments)
-            after()
-            return result
-
-        return initialize
+        return followed(original, self._guard(lambda *_: self._session.first.see()))

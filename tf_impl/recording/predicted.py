@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from samestep.common.steps.recording import Recorder
 from samestep.common.steps.rows import hash_rows, mix
+from samestep.common.steps.wrapping import Wrap
 from samestep.tf_impl.recording.examples import Results
 from samestep.tf_impl.recording.plans import UpdatePlan
 from samestep.tf_impl.recording.tensors import container_of
@@ -101,9 +102,7 @@ class Predicted:
         return rows[[each not in known for each in mix(rows).tolist()]].tobytes() or None
 
 
-def follow_predictions(
-    predicted: Predicted, here: threading.local, recorder: Recorder
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def follow_predictions(predicted: Predicted, here: threading.local, recorder: Recorder) -> Wrap:
     """Returns what wraps a method of a model that returns arrays.
 
     Args:

@@ -10,10 +10,11 @@ from tensorflow.python.eager.polymorphic_function.concrete_function import Concr
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
 from samestep.common.steps.recording import Recorder
+from samestep.common.steps.wrapping import Wrap
 from samestep.tf_impl.recording.rings import is_own
 
 
-def follow_saving(recorder: Recorder) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def follow_saving(recorder: Recorder) -> Wrap:
     """Returns what wraps the function that saves an object with its functions.
 
     Args:

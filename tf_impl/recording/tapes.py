@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import record
 
 from samestep.common.steps.recording import Recorder
+from samestep.common.steps.wrapping import followed
 from samestep.tf_impl.recording.manual import ManualSteps
 from samestep.tf_impl.recording.session import Session
 from samestep.tf_impl.recording.tensors import KERAS_VARIABLE
@@ -98,13 +99,11 @@ class TapeHooks:
             original: The method.
         """
 
-        def scale(optimizer: Any, loss: Any) -> Any:
-            scaled = original(optimizer, loss)
+        def note(scaled: Any, _: Any, loss: Any) -> None:
             if scaled is not loss:
                 self._here.scaled = scaled, loss
-            return scaled
 
-        return scale
+        return followed(original, note)
 
 
 def _is_variable(value: Any) -> bool:

@@ -14,6 +14,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from samestep.common.steps.wrapping import Wrap, followed
+
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 """What becomes float64."""
 _FEW = (torch.float16, torch.bfloat16)  # before float64 mode renames them
@@ -39,25 +41,16 @@ class Products:
         """Has seen nothing yet."""
         self._seen = set[torch.dtype]()
 
-    def follow(
-        self, guard: Callable[[Callable[[str], None]], Callable[[str], object]], is_asked: Callable[[], bool]
-    ) -> None:
+    def follow(self, guard: Wrap, is_asked: Callable[[], bool]) -> None:
         """Follows every autocast that the script enters from now on.
 
         Args:
             guard: Keeps the script from our errors.
             is_asked: Whether what is entered still counts.
         """
-        original, see = torch.autocast.__enter__, guard(self._see)
-
-        @functools.wraps(original)
-        def enter(cast: torch.autocast) -> Any:
-            entered = original(cast)
-            if is_asked():
-                see(cast.device)
-            return entered
-
-        torch.autocast.__enter__ = enter  # pyrefly: ignore[bad-assignment]
+        see = guard(self._see)
+        after = lambda _, cast: see(cast.device) if is_asked() else None  # noqa: E731
+        torch.autocast.__enter__ = followed(torch.autocast.__enter__, after)
 
     def _see(self, kind: str) -> None:
         if torch.is_grad_enabled() and torch.is_autocast_enabled(kind):

@@ -17,7 +17,7 @@ from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters, te
 from torch.nn.utils import stateless
 from torch.utils._pytree import tree_leaves
 
-from samestep.torch_impl.recording.gradient_transforms import Guard
+from samestep.common.steps.wrapping import Wrap, preceded
 from samestep.torch_impl.recording.pieces import is_wrapped, unwrapped
 from samestep.torch_impl.recording.session import Session
 from samestep.torch_impl.recording.thread import FollowedThread
@@ -34,7 +34,7 @@ def outside() -> contextlib.AbstractContextManager[object]:
     return temporarily_clear_interpreter_stack() if torch._C._are_functorch_transforms_active() else _HERE
 
 
-def follow_functional(session: Session, guard: Guard, thread: FollowedThread) -> None:
+def follow_functional(session: Session, guard: Wrap, thread: FollowedThread) -> None:
     """Follows what computes gradients of functions, and calls modules with parameters that they do not hold.
 
     Args:
@@ -48,7 +48,7 @@ def follow_functional(session: Session, guard: Guard, thread: FollowedThread) ->
 
 
 def _differentiated(
-    original: Callable[..., Any], session: Session, guard: Guard, thread: FollowedThread
+    original: Callable[..., Any], session: Session, guard: Wrap, thread: FollowedThread
 ) -> Callable[..., Any]:
     @guard
     def before(named: Mapping[str, torch.Tensor], given: Sequence[torch.Tensor]) -> None:
@@ -84,18 +84,16 @@ def _differentiated(
     return differentiate
 
 
-def _called(original: Callable[..., Any], session: Session, guard: Guard) -> Callable[..., Any]:
+def _called(original: Callable[..., Any], session: Session, guard: Wrap) -> Callable[..., Any]:
     @guard
-    def before(parameters: Mapping[str, torch.Tensor]) -> None:
+    def note(parameters: Mapping[str, torch.Tensor]) -> None:
         session.leaves.note({name: each for name, each in parameters.items() if _is_trained(each)})
 
-    @functools.wraps(original)
-    def call(module: nn.Module, parameters_and_buffers: Any, *arguments: Any, **keywords: Any) -> Any:
+    def before(module: nn.Module, parameters_and_buffers: Any, *_: object, **__: object) -> None:
         if not torch.compiler.is_compiling():
-            before(parameters_and_buffers)
-        return original(module, parameters_and_buffers, *arguments, **keywords)
+            note(parameters_and_buffers)
 
-    return call
+    return preceded(original, before)
 
 
 def _is_nested() -> bool:

@@ -3,25 +3,19 @@
 import functools
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
 
 from samestep.common.steps.gradient_transforms import CLIP_CALLS, CLIP_NORM, CLIP_PART, LOSS_SCALE
+from samestep.common.steps.wrapping import Wrap, followed, preceded
 from samestep.torch_impl.recording.pieces import is_dtensor
 from samestep.torch_impl.recording.places import share_of_norm
 from samestep.torch_impl.recording.session import Session
 
 
-class Guard(Protocol):
-    """Makes a hook of a function, which ends no script."""
-
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the hook."""
-
-
-def follow_transforms(session: Session, guard: Guard) -> None:
+def follow_transforms(session: Session, guard: Wrap) -> None:
     """Follows torch's functions that clip, and its gradient scaler.
 
     Args:
@@ -33,14 +27,20 @@ def follow_transforms(session: Session, guard: Guard) -> None:
         clip = _clipped(getattr(nn.utils, name), kind, session, guard)
         setattr(nn.utils, name, clip)
         setattr(nn.utils.clip_grad, name, clip)
+
+    @guard
+    def scaled(result: Any, scaler: Any, *_: object, **__: object) -> None:
+        if scaler._enabled and scaler._scale is not None:
+            session.scale_loss(scaler._scale)
+
     scaler = torch.amp.GradScaler
-    scaler.scale, scaler.step = _scaled(scaler.scale, session, guard), _scaled_step(scaler.step, session, guard)
+    scaler.scale, scaler.step = followed(scaler.scale, scaled), _scaled_step(scaler.step, session, guard)
 
 
 _BOUNDS = ("max_norm", "clip_value")
 
 
-def _clipped(original: Callable[..., Any], kind: str, session: Session, guard: Guard) -> Callable[..., Any]:
+def _clipped(original: Callable[..., Any], kind: str, session: Session, guard: Wrap) -> Callable[..., Any]:
     @guard
     def clipped(bound: float, norm: torch.Tensor | None) -> None:
         session.scalars.add(f"clip_max_{kind}", float(bound))
@@ -62,20 +62,7 @@ def _clipped(original: Callable[..., Any], kind: str, session: Session, guard: G
     return called
 
 
-def _scaled(original: Callable[..., Any], session: Session, guard: Guard) -> Callable[..., Any]:
-    scaled = guard(session.scale_loss)
-
-    @functools.wraps(original)
-    def scale(scaler: Any, outputs: Any) -> Any:
-        result = original(scaler, outputs)
-        if scaler._enabled and scaler._scale is not None:
-            scaled(scaler._scale)
-        return result
-
-    return scale
-
-
-def _scaled_step(original: Callable[..., Any], session: Session, guard: Guard) -> Callable[..., Any]:
+def _scaled_step(original: Callable[..., Any], session: Session, guard: Wrap) -> Callable[..., Any]:
     skip, add = guard(session.skip), guard(session.scalars.add)
 
     @functools.wraps(original)
@@ -93,7 +80,7 @@ def _scaled_step(original: Callable[..., Any], session: Session, guard: Guard) -
 
 
 def follow_keras_transforms(
-    optimizers: ModuleType, session: Session, guard: Guard, of: Callable[[Any], torch.optim.Optimizer]
+    optimizers: ModuleType, session: Session, guard: Wrap, of: Callable[[Any], torch.optim.Optimizer]
 ) -> None:
     """Follows optimizers of Keras that clip, and the one that scales the loss of another.
 
@@ -103,31 +90,22 @@ def follow_keras_transforms(
         guard: Makes the hooks.
         of: Returns an optimizer of Keras as one of torch.
     """
-    base, scaling = optimizers.base_optimizer.BaseOptimizer, optimizers.loss_scale_optimizer.LossScaleOptimizer
-    scaled, skip, add = guard(session.scale_loss), guard(session.skip), guard(session.scalars.add)
-    clip_all, scale_loss, skipped = base._clip_gradients, scaling.scale_loss, scaling._stateful_handle_non_finite_grads
 
     @guard
-    def add_norm(gradients: Sequence[Any]) -> None:
-        session.scalars.add(CLIP_NORM, nn.utils.get_total_norm([each for each in gradients if each is not None]))
-
-    @functools.wraps(clip_all)
-    def clip(optimizer: Any, grads: Any) -> Any:
+    def add_norm(optimizer: Any, grads: Sequence[Any]) -> None:
         if optimizer.global_clipnorm:
-            add_norm(grads)
-        return clip_all(optimizer, grads)
+            session.scalars.add(CLIP_NORM, nn.utils.get_total_norm([each for each in grads if each is not None]))
 
-    @functools.wraps(scale_loss)
-    def scale(optimizer: Any, loss: Any) -> Any:
-        result = scale_loss(optimizer, loss)
-        scaled((result / loss).detach())
-        return result
+    @guard
+    def scaled(result: Any, _: Any, loss: Any) -> None:
+        session.scale_loss((result / loss).detach())
 
-    @functools.wraps(skipped)
-    def handle(optimizer: Any) -> None:
-        skip(of(optimizer.inner_optimizer))
-        add(LOSS_SCALE, float(optimizer.dynamic_scale))
-        skipped(optimizer)
+    @guard
+    def skip(optimizer: Any) -> None:
+        session.skip(of(optimizer.inner_optimizer))
+        session.scalars.add(LOSS_SCALE, float(optimizer.dynamic_scale))
 
-    base._clip_gradients = clip
-    scaling.scale_loss, scaling._stateful_handle_non_finite_grads = scale, handle
+    base, scaling = optimizers.base_optimizer.BaseOptimizer, optimizers.loss_scale_optimizer.LossScaleOptimizer
+    base._clip_gradients = preceded(base._clip_gradients, add_norm)
+    scaling.scale_loss = followed(scaling.scale_loss, scaled)
+    scaling._stateful_handle_non_finite_grads = preceded(scaling._stateful_handle_non_finite_grads, skip)

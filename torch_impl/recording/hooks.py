@@ -12,6 +12,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack as 
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from samestep.common.steps.recording import Recorder
+from samestep.common.steps.wrapping import preceded
 from samestep.torch_impl.recording.functional import follow_functional
 from samestep.torch_impl.recording.gradient_transforms import follow_transforms
 from samestep.torch_impl.recording.pieces import has_no_numbers
@@ -87,10 +88,10 @@ class Hooks:
         for kind in (torch.optim.Optimizer, nn.Module):
             kind.zero_grad = self._follow_zeroing(kind.zero_grad)
         schedule = torch.optim.lr_scheduler.LRScheduler
-        schedule.step = _preceded(schedule.step, guard(session.counts.add_schedule))
-        load = guard(lambda _: session.watch and session.watch.written.see_load())
-        nn.Module.load_state_dict = _preceded(nn.Module.load_state_dict, load)
-        written = _preceded(nn.utils.vector_to_parameters, load)
+        schedule.step = preceded(schedule.step, guard(lambda each, *_, **__: session.counts.add_schedule(each)))
+        load = guard(lambda *_, **__: session.watch and session.watch.written.see_load())
+        nn.Module.load_state_dict = preceded(nn.Module.load_state_dict, load)
+        written = preceded(nn.utils.vector_to_parameters, load)
         nn.utils.vector_to_parameters = nn.utils.convert_parameters.vector_to_parameters = written
         session.products.follow(guard, lambda: session.watch is None)
         follow_loaders(session.counts.passes, session.targets.batches, guard)
@@ -210,30 +211,14 @@ class Hooks:
         session, before = self._session, self._evaluated.before_zeroing
 
         @self._guard
-        def zeroed() -> None:
+        def zeroed(*_: object, **__: object) -> None:
             before()
             if not session.stepped:
                 session.losses.zero()
             elif session.watch is not None:
                 session.watch.see_strays(session.updated)
 
-        @functools.wraps(original)
-        def zero(*arguments: Any, **keywords: Any) -> Any:
-            zeroed()
-            return original(*arguments, **keywords)
-
-        return zero
-
-
-def _preceded(original: Callable[..., Any], before: Callable[[Any], object]) -> Callable[..., Any]:
-    """Returns a method before which a function is told of its object, or a function of its first argument."""
-
-    @functools.wraps(original)
-    def method(*arguments: Any, **keywords: Any) -> Any:
-        before(arguments[0] if arguments else None)
-        return original(*arguments, **keywords)
-
-    return method
+        return preceded(original, zeroed)
 
 
 def _has_training(module: nn.Module) -> bool:

@@ -5,11 +5,12 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
+from samestep.common.steps.wrapping import preceded
 from samestep.torch_impl.recording.pieces import is_dtensor, local_of
 
 if TYPE_CHECKING:
@@ -49,14 +50,7 @@ def follow_join(end: Callable[[], None]) -> None:
     if not torch.distributed.is_available():
         return
     kind = nn.parallel.distributed.Join
-    leave = kind.__exit__
-
-    @functools.wraps(leave)
-    def followed(*arguments: Any) -> None:
-        end()
-        leave(*arguments)
-
-    kind.__exit__ = followed  # pyrefly: ignore[bad-assignment]
+    kind.__exit__ = preceded(kind.__exit__, lambda *_: end())
 
 
 def layouts(parameters: Sequence[torch.Tensor], called: Sequence[nn.Module]) -> tuple[str, ...]:

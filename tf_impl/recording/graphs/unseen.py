@@ -17,6 +17,8 @@ from tensorflow.python.eager import context, record
 from tensorflow.python.eager.polymorphic_function.atomic_function import AtomicFunction
 from tensorflow.python.framework import op_def_registry
 
+from samestep.common.steps.wrapping import Wrap
+
 _LOOK, _GRADIENT = "_samestep_look", "_samestep_gradient"
 """The attributes of conditions: of a step's look, which returns whether it was made, and of a gradient's, before it."""
 _CALLS = "PartitionedCall", "StatefulPartitionedCall"
@@ -53,7 +55,7 @@ def condition_of(result: tf.Tensor) -> Any:
 class Unseen:
     """The copies of all traces."""
 
-    def __init__(self, is_due: Callable[[], bool], guarded: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    def __init__(self, is_due: Callable[[], bool], guarded: Wrap) -> None:
         """Has none.
 
         Args:

@@ -11,6 +11,7 @@ import torch
 
 from samestep.common.steps.keras.scalars import scalars_of, written
 from samestep.common.steps.recording import Recorder
+from samestep.common.steps.wrapping import followed, preceded
 from samestep.torch_impl.recording.gradient_transforms import follow_keras_transforms
 from samestep.torch_impl.recording.hooks import Hooks
 from samestep.torch_impl.recording.keras.layers import GIVEN
@@ -58,7 +59,7 @@ def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks:
         return groups.setdefault(id(optimizer), KerasGroups(optimizer))
 
     base = optimizers.base_optimizer.BaseOptimizer
-    base.apply = _followed(base.apply, recorder.guarded(session.expect_update))
+    base.apply = preceded(base.apply, recorder.guarded(lambda *_, **__: session.expect_update()))
     parallel = importlib.import_module("keras.src.backend.torch.optimizers.torch_parallel_optimizer")
     for kind in (parallel.TorchParallelOptimizer, base):
         kind._backend_update_step = _followed_update(kind._backend_update_step, session, recorder, of)
@@ -69,17 +70,11 @@ def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks:
 
 def _followed_loss(original: Callable[..., Any], session: Session, recorder: Recorder) -> Callable[..., Any]:
     @recorder.guarded
-    def give(targets: Any) -> None:
-        session.targets.give([each for each in tensors_in([targets]) if not each.requires_grad])
-
-    @functools.wraps(original)
-    def call(loss: Any, y_true: Any, y_pred: Any, *arguments: Any, **keywords: Any) -> Any:
-        result = original(loss, y_true, y_pred, *arguments, **keywords)
+    def give(result: Any, loss: Any, y_true: Any, *_: object, **__: object) -> None:
         if isinstance(result, torch.Tensor) and result.requires_grad:
-            give(y_true)  # after it: a loss of several outputs has called the loss of each
-        return result
+            session.targets.give([each for each in tensors_in([y_true]) if not each.requires_grad])
 
-    return call
+    return followed(original, give)  # a loss of several outputs has called the loss of each by then
 
 
 def _followed_update(
@@ -106,12 +101,3 @@ def _followed_update(
         return result
 
     return update
-
-
-def _followed(apply_all: Callable[..., Any], expect: Callable[[], object]) -> Callable[..., Any]:
-    @functools.wraps(apply_all)
-    def apply(*arguments: Any, **keywords: Any) -> Any:
-        expect()
-        return apply_all(*arguments, **keywords)
-
-    return apply

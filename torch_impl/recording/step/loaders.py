@@ -12,6 +12,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from samestep.common.steps.wrapping import Wrap, followed
 from samestep.torch_impl.recording.step.batches import Batches
 
 _Count = tuple[int, int]
@@ -95,9 +96,7 @@ class LoaderPasses:
         return {name: count for name, count in found.items() if count}
 
 
-def follow_loaders(
-    passes: LoaderPasses, seen: Batches, guard: Callable[[Callable[..., None]], Callable[..., None]]
-) -> None:
+def follow_loaders(passes: LoaderPasses, seen: Batches, guard: Wrap) -> None:
     """Follows every DataLoader.
 
     Args:
@@ -105,18 +104,11 @@ def follow_loaders(
         seen: Is told of batches.
         guard: Makes a hook of a function.
     """
-    begin, end = guard(passes.begin), guard(lambda batches: passes.end(id(batches)))
-    iterate, advance = DataLoader.__iter__, _BaseDataLoaderIter.__next__
+    end, advance = guard(lambda batches: passes.end(id(batches))), _BaseDataLoaderIter.__next__
 
     @guard
     def add(batches: Any, batch: object) -> None:
         passes.add(batches, seen.add(batch))
-
-    @functools.wraps(iterate)
-    def followed_iterate(loader: Any) -> Any:
-        batches = iterate(loader)
-        begin(batches)
-        return batches
 
     @functools.wraps(advance)
     def followed_advance(batches: Any) -> Any:
@@ -128,4 +120,6 @@ def follow_loaders(
         add(batches, batch)
         return batch
 
-    DataLoader.__iter__, _BaseDataLoaderIter.__next__ = followed_iterate, followed_advance  # pyrefly: ignore[bad-assignment]
+    begin = guard(lambda batches, _: passes.begin(batches))
+    DataLoader.__iter__ = followed(DataLoader.__iter__, begin)
+    _BaseDataLoaderIter.__next__ = followed_advance  # pyrefly: ignore[bad-assignment]
