@@ -155,7 +155,7 @@ def _bare(words: Sequence[str]) -> None:
     """Takes the steps of a run by the loop that is written by hand."""
     import torch
 
-    from benchmarks import bare_torch
+    from benchmarks.cost import bare_torch
     from samestep.common.batch import batches
     from samestep.common.request import RunConfig
     from samestep.common.run import parse

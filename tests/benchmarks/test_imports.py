@@ -1,6 +1,7 @@
 """Benchmarks are started by hand and rarely: what they import from the product has to be there all the same."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,9 +9,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def imported(path: Path) -> Iterator[tuple[str, str]]:
-    """The modules of samestep that a file imports from, and the names."""
+    """The modules of samestep, or of benchmarks, that a file imports from, and the names."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("samestep."):
+        if isinstance(node, ast.ImportFrom) and re.match(r"samestep\.|benchmarks\b", node.module or ""):
             yield from ((node.module or "", each.name) for each in node.names)
 
 
@@ -32,7 +33,7 @@ def is_there(module: str, name: str) -> bool:
     if place.with_suffix(".py").is_file():
         return name in defined(place.with_suffix(".py"))
     is_module = (place / f"{name}.py").is_file() or (place / name).is_dir()
-    return is_module or name in defined(place / "__init__.py")
+    return is_module or ((place / "__init__.py").is_file() and name in defined(place / "__init__.py"))
 
 
 def test_what_benchmarks_import_is_there() -> None:
