@@ -9,7 +9,7 @@ from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.advising.prediction import Assumptions, Prediction, predict_row
 from samestep.experiments.cli.command_line import read_request
-from samestep.experiments.comparing.measures.quantity import MARK
+from samestep.experiments.comparing.quantity import MARK
 from samestep.experiments.printing.text import common_unit, github, in_unit, large_number, percent_off
 
 GB = 10**9

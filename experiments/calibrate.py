@@ -153,10 +153,9 @@ def _overhead(launcher: "Launcher", row: str, here: "Here") -> tuple[float, floa
 
     points = []
     for layers in LAYERS:
-        with make_scratch() as scratch:
-            config = read_request(*_tiny(row, layers, str(Path(scratch) / "run")))
-            run = parse(config)
-            speed = launcher.run(run, launch_of(config)).examples_per_second
+        config = read_request(*_tiny(row, layers))
+        run = parse(config)
+        speed = launcher.run_apart(run, launch_of(config)).examples_per_second
         assert speed is not None
         points.append((passes(run), run.batch_size / speed.median - seconds_here(run, here).total))
     (few, less), (many, more) = points
@@ -164,14 +163,14 @@ def _overhead(launcher: "Launcher", row: str, here: "Here") -> tuple[float, floa
     return less - few * each, each
 
 
-def _tiny(row: str, layers: int, out: str) -> tuple[Cell, dict[str, Scalar]]:
+def _tiny(row: str, layers: int) -> tuple[Cell, dict[str, Scalar]]:
     """Returns the cell and the rest of the request of a model that takes no time to compute."""
     given: dict[str, Scalar] = {
         "workload": f"synthetic-mlp+features=8+width=8+outputs=4+layers={layers}",
         "batch_size": 8,
         "steps": STEPS,
+        "parity": False,
     }
-    given |= {"parity": False, "out": out}
     if row in ("pp", "hybrid"):
         return Cell.parse(f"torch:{row}+schedule=1f1b+microbatches=2+mesh=pipe={RANKS}"), given
     return Cell(FRAMEWORK, row), given | ({} if row == "single" else {"devices": RANKS})

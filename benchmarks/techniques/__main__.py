@@ -10,9 +10,7 @@ stands beside.
 import argparse
 import dataclasses
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from samestep.common.cell import Cell
 from samestep.common.request import RunConfig, launch_of
@@ -74,9 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _take(launcher: Launcher, cell: str, given: argparse.Namespace) -> RunResult:
     asked = Cell.parse(cell).apply_to(RunConfig(workload=given.workload, steps=given.steps, parity=False))
     devices = None if asked.strategy == "single" else 2
-    with tempfile.TemporaryDirectory() as scratch:
-        asked = dataclasses.replace(asked, devices=devices, out=str(Path(scratch) / "run"), timeout_seconds=120.0)
-        return launcher.run(parse(asked), launch_of(asked))
+    asked = dataclasses.replace(asked, devices=devices, timeout_seconds=120.0)
+    return launcher.run_apart(parse(asked), launch_of(asked))
 
 
 def row(pairs: Sequence[tuple[RunResult, RunResult]]) -> list[str]:

@@ -14,11 +14,8 @@ of a step are those of the fastest window of all rounds: what else the machine d
 """
 
 import argparse
-import dataclasses
 import statistics
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -65,9 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _take(launcher: Launcher, cell: str, **fields: object) -> RunResult:
     asked = Cell.parse(cell).apply_to(RunConfig(devices=2, parity=False, timeout_seconds=300.0, **fields))
-    with tempfile.TemporaryDirectory() as scratch:
-        asked = dataclasses.replace(asked, out=str(Path(scratch) / "run"))
-        return launcher.run(parse(asked), launch_of(asked))
+    return launcher.run_apart(parse(asked), launch_of(asked))
 
 
 def learned(launcher: Launcher, cells: Sequence[str], workloads: Sequence[str], seeds: int) -> None:

@@ -6,10 +6,7 @@ take turns, with a 95 % interval. The bar is 1.35. Where cores have other work, 
 """
 
 import argparse
-import dataclasses
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from benchmarks.intervals import median_interval
 from samestep.common.cell import Cell
@@ -60,9 +57,7 @@ def ratios(launcher: Launcher, cells: Sequence[RunConfig], num_pairs: int) -> tu
 
 
 def _take(launcher: Launcher, cell: RunConfig) -> RunResult:
-    with tempfile.TemporaryDirectory() as scratch:
-        asked = dataclasses.replace(cell, out=str(Path(scratch) / "run"))
-        return launcher.run(parse(asked), launch_of(asked))
+    return launcher.run_apart(parse(cell), launch_of(cell))
 
 
 def _seconds(result: RunResult) -> float:

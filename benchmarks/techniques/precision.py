@@ -7,11 +7,8 @@ most that is wanted.
 """
 
 import argparse
-import dataclasses
 import statistics
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from samestep.common.cell import Cell
 from samestep.common.judging.metrics import direction_of
@@ -58,9 +55,7 @@ def _compared(launcher: Launcher, cell: str, workload: str, seeds: int) -> tuple
 
 def _take(launcher: Launcher, cell: str, **fields: object) -> RunResult:
     asked = Cell.parse(cell).apply_to(RunConfig(devices=2, parity=False, timeout_seconds=300.0, **fields))
-    with tempfile.TemporaryDirectory() as scratch:
-        asked = dataclasses.replace(asked, out=str(Path(scratch) / "run"))
-        return launcher.run(parse(asked), launch_of(asked))
+    return launcher.run_apart(parse(asked), launch_of(asked))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.common.runtime.topology import ranks
 from samestep.common.strategy import Run
 from samestep.experiments.advising.prediction import Prediction
-from samestep.experiments.comparing.measures.quantity import MARK
+from samestep.experiments.comparing.quantity import MARK
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.ledger_table import Amount
 from samestep.experiments.printing.text import bullets, github, paragraphs, screen_width

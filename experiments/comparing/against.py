@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 
 from samestep.common.catalog import read_options, strategy_info
 from samestep.common.flags import FieldValues
@@ -11,10 +10,9 @@ from samestep.common.judging.parity import COMPILED, spell_apart
 from samestep.common.judging.repetition import CHANGED, Repetition, compare_losses
 from samestep.common.judging.speed_comparison import Difference, compare_apart, predict_speed
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.comparing.against_bytes import changed_bytes
-from samestep.experiments.comparing.bits import differing_bits, why_other_bits
+from samestep.experiments.comparing.baseline import Earlier, match
+from samestep.experiments.comparing.changes import changed_bytes, differing_bits, why_other_bits
 from samestep.experiments.comparing.confound_report import confounds
-from samestep.experiments.comparing.row_pairs import match
 from samestep.experiments.comparing.speeds import Rounds, examples_per_second
 from samestep.experiments.printing.formats import Case
 
@@ -22,19 +20,6 @@ DECIDES_NUMBERS = ("dtype", "optimizer", "batch", "data", "order", "parameters",
 """The confounds that change the losses: two runs that differ in one of them are not the same request."""
 LOOKED_FOR = ("versions",)
 """The confounds that comparing with an earlier comparison is for: they may differ, and the table says how."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Earlier:
-    """An earlier comparison.
-
-    Attributes:
-        directory: Where it is.
-        rows: The rows with a result, by their cells.
-    """
-
-    directory: Path
-    rows: Mapping[str, Rounds]
 
 
 @dataclasses.dataclass(frozen=True)

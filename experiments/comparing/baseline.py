@@ -1,21 +1,33 @@
-"""Reads the rows of an earlier comparison, from any kind of directory."""
+"""The rows of an earlier comparison: how they are read, from any kind of directory, and which of today's they belong to."""
 
+import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.comparing import comparison_file, stored
-from samestep.experiments.comparing.against import Earlier
 from samestep.experiments.comparing.row import NOT_RUN
-from samestep.experiments.comparing.row_pairs import request_of
 from samestep.experiments.comparing.speeds import Rounds
 from samestep.experiments.printing.text import sharing
 
 _DEEPEST = 2
 """The depth of run directories: directly in a comparison of one round, or in a folder for each cell with several rounds."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Earlier:
+    """An earlier comparison.
+
+    Attributes:
+        directory: Where it is.
+        rows: The rows with a result, by their cells.
+    """
+
+    directory: Path
+    rows: Mapping[str, Rounds]
 
 
 def load_earlier(directory: Path) -> Earlier:
@@ -52,3 +64,47 @@ def _group(results: Sequence[RunResult]) -> dict[str, Rounds]:
         taken = sum(other.partition(" #")[0] == name for other in rows)
         rows[name if not taken else f"{name} #{taken + 1}"] = group
     return rows
+
+
+def match(now: Mapping[str, Rounds], then: Mapping[str, Rounds]) -> dict[str, str]:
+    """Finds the earlier row of each of today's rows.
+
+    It is the one of the same request, in any spelling. If there is none, it is the only other row of the same strategy, so the
+    differences can be named.
+
+    Args:
+        now: Today's rows, by their cells.
+        then: The earlier rows.
+
+    Returns:
+        Today's cell -> the earlier one. Rows that only one side has are left out.
+    """
+    pairs = {}
+    for exact in (True, False):
+        for name, row in now.items():
+            open_rows = {other: rounds for other, rounds in then.items() if other not in pairs.values()}
+            if name not in pairs and (found := _find(row[0], open_rows, exact)):
+                pairs[name] = found
+    return {name: pairs[name] for name in now if name in pairs}
+
+
+def _find(result: RunResult, rows: Mapping[str, Rounds], exact: bool) -> str | None:
+    """Returns the row of the same request; or, not exactly, the only row of the same strategy."""
+    key = request_of if exact else _strategy_of
+    found = [name for name, rounds in rows.items() if key(rounds[0]) == key(result)]
+    return found[0] if found and (exact or len(found) == 1) else None
+
+
+def _strategy_of(result: RunResult) -> tuple[object, ...]:
+    return result.framework, result.strategy
+
+
+def request_of(result: RunResult) -> tuple[object, ...]:
+    """Returns the part of the request that decides what a step is, and the number of threads."""
+    config = result.config
+    return (
+        *_strategy_of(result),
+        tuple(sorted(config.options.items())),
+        *(config.techniques, config.learning_rate, config.threads, result.mesh, result.workload, result.optimizer),
+        *(result.global_batch_size, result.dtype, result.seed, result.first_step),
+    )

@@ -10,8 +10,8 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.advising.prediction import needed_bytes
 from samestep.experiments.advising.step_times import candidate_of, seconds_of
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.comparing.measures.quantity import MARK, Quantity
 from samestep.experiments.comparing.quantities import SAME_STEP, SENT, STATE
+from samestep.experiments.comparing.quantity import MARK, Quantity
 from samestep.experiments.comparing.row import Row, explain_rows
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.doctoring.gpus import Gpu

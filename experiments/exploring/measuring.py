@@ -10,7 +10,6 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
@@ -39,8 +38,7 @@ def run_row(launcher: Launcher, grid: Grid, cell: Cell, devices: int, width: int
     config = request(grid, cell, devices, width)
     run, launch = parse(config), launch_of(config)
     check_launch(run, launch)
-    with make_scratch() as scratch:
-        result = launcher.run(run, dataclasses.replace(launch, out=f"{scratch}/run"))
+    result = launcher.run_apart(run, launch)
     return key_of(devices, width), played(run, result.processes, result.sent_bytes)
 
 

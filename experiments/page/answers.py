@@ -4,8 +4,8 @@ import dataclasses
 
 from samestep.common.errors import name_some
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.comparing.measures.quantity import Quantity
 from samestep.experiments.comparing.quantities import SENT, STATE
+from samestep.experiments.comparing.quantity import Quantity
 from samestep.experiments.comparing.speeds import MeasuredRow, share_cores
 from samestep.experiments.printing.columns import is_faster
 from samestep.experiments.printing.text import short

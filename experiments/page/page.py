@@ -6,10 +6,21 @@ from markupsafe import Markup
 
 from samestep.common.errors import name_some
 from samestep.common.files.reading import read_text
-from samestep.experiments.page import losses, memory, observed, parity, provenance, rows, scaling, speed, verdicts, wire
+from samestep.experiments.page import (
+    losses,
+    memory,
+    observed,
+    parity,
+    provenance,
+    rows,
+    scaling,
+    speed,
+    step_parts,
+    verdicts,
+    wire,
+)
 from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.rendering import HERE, assembled
-from samestep.experiments.page.timing import step_parts
 from samestep.experiments.printing.text import count
 
 _NAMED = 3

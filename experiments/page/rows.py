@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from samestep.common.flags import Scalar
-from samestep.experiments.comparing.measures.quantity import MARK, Quantity
 from samestep.experiments.comparing.quantities import METRIC, QUANTITIES, SAME_STEP, SPEED, WORKLOAD
+from samestep.experiments.comparing.quantity import MARK, Quantity
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.rendering import breakable, render
 from samestep.experiments.page.verdicts import status

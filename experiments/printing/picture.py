@@ -11,7 +11,6 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.mesh import AXES
 from samestep.common.request import Launch, RunConfig, launch_of
-from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.common.strategy import Run
 from samestep.common.workload.optimizers.table import DEFAULT
 from samestep.experiments.page.drawings.anatomy import WIDTH, Scale, anatomy
@@ -76,8 +75,7 @@ def observe(launcher: "Launcher", cell: str) -> "tuple[Run, RunResult]":
         SamestepError: It cannot be run here, or failed.
     """
     run, launch = small_run(cell)
-    with make_scratch() as scratch:
-        return run, launcher.run(run, dataclasses.replace(launch, out=f"{scratch}/run"))
+    return run, launcher.run_apart(run, launch)
 
 
 def draw(launcher: "Launcher", cells: Sequence[str]) -> Element:

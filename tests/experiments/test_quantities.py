@@ -6,8 +6,8 @@ import pytest
 
 from documenting.readme import quantities_table
 from samestep.common.ledger import Footprint
-from samestep.experiments.comparing.measures.quantity import Quantity
 from samestep.experiments.comparing.quantities import QUANTITIES, SPEED, VERDICT
+from samestep.experiments.comparing.quantity import Quantity
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.exporting.replay import outcome
 from samestep.experiments.page.rows import COLUMNS

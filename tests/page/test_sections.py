@@ -14,11 +14,10 @@ from samestep.common.runtime.records import RunResult, Throughput
 from samestep.common.runtime.step_parts import PARTS, StepParts
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
-from samestep.experiments.page import speed
+from samestep.experiments.page import speed, step_parts
 from samestep.experiments.page.curves import MOST_POINTS, thin
 from samestep.experiments.page.loaded import Loaded, make_group
 from samestep.experiments.page.page import page
-from samestep.experiments.page.timing import step_parts
 from tests.page.runs import trained
 from tests.results import made
 

@@ -1,5 +1,6 @@
 """Starts a run's processes, watches them, and turns the files that they leave into a result."""
 
+import dataclasses
 import functools
 import tempfile
 import time
@@ -105,6 +106,11 @@ class Launcher:
         if self.elsewhere:  # where rank 0 has judged it
             return load_result(directory)
         return self._judge(directory, run, launch, time.time() - launched_at, environment or {})
+
+    def run_apart(self, run: Run, launch: Launch) -> RunResult:
+        """Takes a run as `run` does, in a directory that is removed at its end; the arguments are those of `run`."""
+        with make_scratch() as scratch:
+            return self.run(run, dataclasses.replace(launch, out=f"{scratch}/run"))
 
     def _judge(
         self, directory: Path, run: Run, launch: Launch, seconds: float, environment: dict[str, str]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.page import losses, memory, observed, scaling, speed, wire
+from samestep.experiments.page import losses, memory, observed, scaling, speed, step_parts, wire
 from samestep.experiments.page.drawings.trade import trade
 from samestep.experiments.page.loaded import Facet, Loaded
 from samestep.experiments.page.loading import loaded_comparison
@@ -15,7 +15,6 @@ from samestep.experiments.page.paper.figure import COLUMN, KINDS, PAGE, Figure
 from samestep.experiments.page.paper.graphs import graph
 from samestep.experiments.page.plots import Plot
 from samestep.experiments.page.rendering import FRAMEWORKS
-from samestep.experiments.page.timing import step_parts
 from samestep.experiments.printing.picture import file_name
 
 NAMES = ("tradeoff", "speed", "time", "memory", "sent", "losses", "deviations", "scaling")

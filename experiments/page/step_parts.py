@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.step_parts import PARTS
-from samestep.experiments.comparing.measures.step_parts import NO_PARTS, STEP_PARTS
+from samestep.experiments.comparing.quantities import NO_PARTS, STEP_PARTS
 from samestep.experiments.page.axes import AxisScale, linear, spell_tick
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.memory import UNKNOWN

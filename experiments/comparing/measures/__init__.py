@@ -1,1 +1,0 @@
-"""What a quantity is, and those that come in a family."""
