@@ -65,8 +65,7 @@ def calibrate() -> "Here":
         WorkerFailed: A process that measures died, or the machine is too busy for figures that are possible.
     """
     from samestep.common.files.reading import memory_bytes
-    from samestep.experiments.advising.local_machine import make_here
-    from samestep.experiments.advising.physical import odd_figure
+    from samestep.experiments.advising.local_machine import make_here, odd_figure
 
     def measured_on(cores: "Cores", memory: float) -> "Here":
         return make_here(cores, len(os.sched_getaffinity(0)), memory_bytes(), memory)
@@ -129,7 +128,7 @@ def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:
     """
     from samestep.common.runtime.parent.launcher import Launcher
     from samestep.experiments.advising.candidate_meshes import ALONE, ONE, SPLIT, WHOLE
-    from samestep.experiments.advising.physical import odd_figure
+    from samestep.experiments.advising.local_machine import odd_figure
 
     found = {}
     with Launcher() as launcher:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from samestep.experiments.comparing.against import Against, Earlier
     from samestep.experiments.comparing.scaling import Scaling
-    from samestep.experiments.page.paper.figure import Figure
+    from samestep.experiments.page.paper.figures import Figure
 
 
 @dataclasses.dataclass(frozen=True)

@@ -76,7 +76,8 @@ def _about(side: Reruns) -> dict[str, object]:
 def _text(found: Diffed, step: str) -> str:
     verdict = found.verdict
     sides = [fill(f"{who}: {_spell(side)}", indent="   ") for who, side in (("A", found.a), ("B", found.b))]
-    grid = table(_COLUMNS, _shown(verdict.rows), screen_width()) if verdict.rows and _wants_table(verdict) else ""
+    shown = [verdict.rows[place] for place in differing_first([row.differs for row in verdict.rows], MOST_ROWS)]
+    grid = table(_COLUMNS, shown, screen_width()) if shown and _wants_table(verdict) else ""
     left = len(verdict.rows) - MOST_ROWS
     more = [f"{count(left, 'tensor')} more in --format json"] if grid and left > 0 else []
     facts, following = bullets([*facts_of_diff(found), *more]), fill(f"Next: {step}", indent="  ") if step else ""
@@ -105,9 +106,14 @@ def _spell(side: Reruns) -> str:
     return printable(f"{side.run.name} ({shlex.join(header.command)}; {count(header.world, 'rank')})")
 
 
-def _shown(rows: Sequence[TensorRow]) -> list[TensorRow]:
-    order = sorted(range(len(rows)), key=lambda number: (not rows[number].differs, number))[:MOST_ROWS]
-    return [rows[number] for number in sorted(order)]
+def differing_first(differ: Sequence[bool], most: int) -> list[int]:
+    """Returns the places of at most so many tensors, in order: of those that differ, then of others if there is room.
+
+    Args:
+        differ: Whether each of them differs.
+        most: How many there may be.
+    """
+    return sorted(sorted(range(len(differ)), key=lambda place: not differ[place])[:most])
 
 
 def _measured(verdict: RecordedVerdict) -> list[str]:

@@ -1,10 +1,13 @@
-"""Jobs of the engines with which samestep starts runs, by the engines' own commands."""
+"""Jobs of the engines with which samestep starts runs, by the engines' own commands, and whether these take a run from here."""
 
 import contextlib
 import dataclasses
+import importlib.util
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,10 +19,12 @@ from samestep.common.files.writing import create
 from samestep.common.runtime.parent.elsewhere import Elsewhere, Job, JobEnd
 from samestep.common.runtime.parent.processes.obituary import ending, read_log
 from samestep.common.strategy import Run
-from samestep.experiments.submitting.engine_checks import check_reach
 from samestep.experiments.submitting.scripts import write_script
 from samestep.experiments.submitting.targets import STARTED, Target
 
+CONNECT_SECONDS = 5.0
+_COMMANDS = {"slurm": ("sbatch", "slurm-client"), "mpi": ("mpirun", "openmpi-bin")}
+"""The command that submits a run to an engine, and the Debian package that has it."""
 CANCEL_SECONDS = 15.0
 """How long an engine may take to end a job."""
 _WAITS = "waits for "
@@ -148,6 +153,37 @@ _SUBMIT: Mapping[str, Callable[[Path], Job]] = {
 }
 
 
+def _check_reach(target: Target) -> None:
+    """Refuses an engine that cannot take a run from here.
+
+    Raises:
+        ConfigError: The file with the hosts does not exist.
+        Unavailable: The engine's command does not exist, or nothing answers at its address.
+    """
+    command, package = _COMMANDS.get(target.engine, ("", ""))
+    if command and not shutil.which(command):
+        raise Unavailable(f"{command} is not on this machine; start the run where it is, or: apt-get install {package}")
+    hostfile = target.settings.get("hostfile")
+    if hostfile and not Path(hostfile).is_file():
+        raise ConfigError(
+            f"--on {target}: there is no file '{hostfile}'; write one with a line a host, as in 'node-1 slots=2'."
+        )
+    if target.engine == "ray":
+        _check_ray(target.settings["address"])
+
+
+def _check_ray(address: str) -> None:
+    if importlib.util.find_spec("ray") is None:
+        raise Unavailable("ray is not installed: pip install 'samestep[ray]'")
+    if at := re.fullmatch(r"(?:ray://)?(.+):(\d+)", address):
+        try:
+            socket.create_connection((at[1], int(at[2])), CONNECT_SECONDS).close()
+        except OSError as error:
+            why = f"nothing answers at {address} ({error})"
+            start = "ray start --head --ray-client-server-port=10001"
+            raise Unavailable(f"{why}; start Ray there, as in '{start}'.") from None
+
+
 def elsewhere(target: Target) -> Elsewhere:
     """Returns the object that executes runs under an engine, instead of a launcher.
 
@@ -168,7 +204,7 @@ def elsewhere(target: Target) -> Elsewhere:
             "--on torchrun starts this machine's processes alone; leave out nodes, or use --prepare --for."
         )
 
-    check_reach(target)
+    _check_reach(target)
 
     def hand_over(directory: Path, run: Run) -> Job:
         nodes = min(target.nodes, len(run.strategy.topology(run)))  # a row of a comparison may have fewer processes

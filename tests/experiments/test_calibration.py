@@ -24,9 +24,8 @@ from samestep.experiments.advising import calibration
 from samestep.experiments.advising.calibration import Calibration, calibrated
 from samestep.experiments.advising.candidate_meshes import Candidate
 from samestep.experiments.advising.candidates import search
-from samestep.experiments.advising.local_machine import load_here, make_here, path
+from samestep.experiments.advising.local_machine import load_here, make_here, odd_figure, path
 from samestep.experiments.advising.local_machine import store as stored
-from samestep.experiments.advising.physical import odd_figure
 from samestep.experiments.advising.step_times import PARTS, seconds_of
 from tests.experiments.test_advise import base, small_machine
 

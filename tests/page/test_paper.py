@@ -12,8 +12,7 @@ from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.page.drawings.svg import drawing, write
 from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.loading import load
-from samestep.experiments.page.paper.figure import COLUMN, PAGE
-from samestep.experiments.page.paper.figures import NAMES, write_figures
+from samestep.experiments.page.paper.figures import COLUMN, NAMES, PAGE, write_figures
 from samestep.experiments.page.paper.pdf import POINTS, pdf_of
 from samestep.experiments.report import main
 from tests.page import runs

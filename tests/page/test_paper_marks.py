@@ -9,8 +9,7 @@ import pytest
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.page import losses, memory, speed, wire
 from samestep.experiments.page.loaded import Facet
-from samestep.experiments.page.paper.figure import COLUMN, PAGE
-from samestep.experiments.page.paper.figures import NAMES
+from samestep.experiments.page.paper.figures import COLUMN, NAMES, PAGE
 from samestep.experiments.page.paper.helvetica import text_width
 from samestep.experiments.page.paper.marks import HATCHES, hatched
 from samestep.experiments.page.paper.styles import colors

@@ -9,6 +9,7 @@ from samestep.common.judging.recorded.differences import THRESHOLD
 from samestep.experiments.page.axes import AxisScale, linear, logarithmic
 from samestep.experiments.page.curves import Panel, Place, curve, dot, thin
 from samestep.experiments.page.records.gathered import GatheredPair, GatheredRecord, ShownTensor
+from samestep.experiments.printing.diff_report import differing_first
 
 GREY, FIRST, SECOND, *_ = FRAMEWORKS
 """The colours of the page, by their use elsewhere."""
@@ -123,8 +124,7 @@ def projection_figure(pair: GatheredPair) -> RecordFigure | None:
 def most_telling(tensors: Sequence[ShownTensor]) -> list[ShownTensor]:
     """Returns the tensors that are drawn, in the order of the model: those that differ, then others if there is room."""
     there = [each for each in tensors if each.norm]
-    order = sorted(range(len(there)), key=lambda number: (not there[number].differs, number))[:MOST_TENSORS]
-    return [there[number] for number in sorted(order)]
+    return [there[place] for place in differing_first([each.differs for each in there], MOST_TENSORS)]
 
 
 def _by_step(
