@@ -1,21 +1,20 @@
 """Rewrites the generated parts of the README and of docs/: `python -m documenting.readme [COMPARISON_DIR]`."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from documenting import published_models, seconds_page
 from samestep.common.catalog import catalogue, framework_info, strategies_of
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.records import RunResult
 from samestep.common.workload.declaration import BUILDERS
 from samestep.experiments import demo
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.comparing import stored
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.quantities import QUANTITIES
-from samestep.experiments.comparing.speeds import Speed
+from samestep.experiments.comparing.speeds import MeasuredRow, speed_of
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.grid import table
 from samestep.experiments.printing.text import fill, github
@@ -107,8 +106,7 @@ def results(directory: Path) -> str:
         directory: The directory of the comparison.
     """
     found = stored.load(directory)
-    shown = [row.result for row in found.rows if row.result]
-    return f"{_table(shown, list(found.speeds), found.speeds)}\n\n{tables.verdict(found.results)}"
+    return f"{_table(found.measured)}\n\n{tables.verdict(found.results)}"
 
 
 def front(directory: Path) -> str:
@@ -120,30 +118,30 @@ def front(directory: Path) -> str:
         directory: As in `results`.
     """
     found = stored.load(directory)
-    shown = {row.cell: row.result for row in found.rows if row.result and row.cell in FRONT}
+    shown = [row for row in found.measured if row.cell in FRONT]
+    first = next(row.result.config for row in shown if row.cell == demo.ROWS[0])
     with TemporaryDirectory() as scratch, Launcher(worker=demo.PLANTER) as launcher:
-        wrong = demo.train(launcher, shown[demo.ROWS[0]].config, Path(scratch, "wrong"), MISTAKE)
-    return front_table(found, [*shown.values(), wrong], [*shown, f"{demo.ROWS[0]} (mistaken)"])
+        wrong = demo.train(launcher, first, Path(scratch, "wrong"), MISTAKE)
+    return front_table(found, [*shown, MeasuredRow(wrong, speed_of([wrong]), f"{demo.ROWS[0]} (mistaken)")])
 
 
-def front_table(found: Comparison, shown: Sequence[RunResult], names: Sequence[str]) -> str:
+def front_table(found: Comparison, shown: Sequence[MeasuredRow]) -> str:
     """Returns the table of the README, with what samestep says of its last row, which is wrong.
 
     Args:
         found: The comparison.
-        shown: The results of the rows.
-        names: What the rows are called.
+        shown: The rows.
     """
     # What columns mean stands where all rows do.
-    table = _table(shown, names, found.speeds).partition("\n* ")[0].rstrip()
+    table = _table(shown).partition("\n* ")[0].rstrip()
     told = f"The last row is {demo.ROWS[0]} with a mistake planted in it, `{MISTAKE}`. samestep was not told, and says:"
-    said = f"> {fill(shown[-1].parity.reason, WIDTH - 2, '> ')}"
+    said = f"> {fill(shown[-1].result.parity.reason, WIDTH - 2, '> ')}"
     return f"{table}\n\n{tables.verdict(found.results)}\n{fill(told, WIDTH)}\n\n{said}"
 
 
-def _table(shown: Sequence[RunResult], names: Sequence[str], speeds: Mapping[str, Speed]) -> str:
-    table = tables.comparison(shown, width=WIDTH, names=names, speeds=speeds, leave_out=SECONDS_OF_A_TINY_MODEL)
-    return f"{tables.caption(shown, WIDTH, names)}\n\n{table}"
+def _table(shown: Sequence[MeasuredRow]) -> str:
+    table = tables.comparison(shown, width=WIDTH, leave_out=SECONDS_OF_A_TINY_MODEL)
+    return f"{tables.caption(shown, WIDTH)}\n\n{table}"
 
 
 def replaced(text: str, name: str, content: str) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from samestep.common.catalog import cells, strategy_info
@@ -11,6 +12,7 @@ from samestep.common.flags import flags
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import RunResult, Throughput, load_result
+from samestep.experiments.comparing.speeds import MeasuredRow
 
 REAL = Path(__file__).parent / "data" / "ddp"
 EVERY_CELL = cells()
@@ -56,6 +58,11 @@ def made(
         ),
     }
     return dataclasses.replace(base, **values | changes)
+
+
+def alone(results: Iterable[RunResult]) -> list[MeasuredRow]:
+    """The rows of runs, each of which is the only round of its row."""
+    return [MeasuredRow.of(each) for each in results]
 
 
 def leave(directory: Path, result: RunResult) -> Path:

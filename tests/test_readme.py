@@ -22,6 +22,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.worker import worker
 from samestep.experiments.comparing.comparison_request import every_cell
+from samestep.experiments.comparing.speeds import MeasuredRow, speed_of
 from samestep.experiments.comparing.stored import load
 from tests.experiments.comparisons import keep
 from tests.lent import LentLauncher, lend
@@ -191,7 +192,10 @@ def test_what_is_said_of_the_wrong_row_fits_the_page(tmp_path: Path) -> None:
         f"step 0: {of_step(readme.MISTAKE).format(devices=2)} (the loss of step 1 is 2.33704305 instead of 2.33774189)"
     )
     wrong = dataclasses.replace(right, parity=dataclasses.replace(right.parity, passed=False, reason=reason))
-    lines = readme.front_table(found, [right, wrong], ["torch:ddp", "torch:ddp (mistaken)"]).splitlines()
+    shown = [
+        MeasuredRow(each, speed_of([each]), f"torch:ddp{how}") for each, how in ((right, ""), (wrong, " (mistaken)"))
+    ]
+    lines = readme.front_table(found, shown).splitlines()
     assert max(map(len, lines)) <= readme.WIDTH
     assert [line.split("|")[2].strip() for line in lines if "torch:ddp" in line and "|" in line] == ["yes", "NO"]
     assert " ".join(line.removeprefix("> ") for line in lines if line.startswith("> ")) == reason

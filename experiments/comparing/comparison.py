@@ -11,7 +11,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.confound_report import explain_confounds, find_stops
 from samestep.experiments.comparing.gate import find_failure, say_missing
 from samestep.experiments.comparing.row import Row, explain_rows
-from samestep.experiments.comparing.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
+from samestep.experiments.comparing.speeds import MeasuredRow, Rounds, Speed, judge_rows, speed_figures, unseparated
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.columns import misses
 from samestep.experiments.printing.command_lines import again
@@ -65,6 +65,11 @@ class Comparison:
     def speeds(self) -> dict[str, Speed]:
         """The speeds of the rows that have a result, judged against that of the reference row."""
         return judge_rows(self.rounds, self.reference, find_stops(self.allowed))
+
+    @functools.cached_property
+    def measured(self) -> list[MeasuredRow]:
+        """The rows that have a result, with their speeds."""
+        return [MeasuredRow(row.result, self.speeds[row.cell], row.cell) for row in self.rows if row.result]
 
     @functools.cached_property
     def scaling(self) -> "tuple[Scaling, ...]":
@@ -143,7 +148,7 @@ class Comparison:
             wide: Whether it shows every column, even if the screen is narrower.
         """
         failures = [(row.cell, row.status) for row in self.rows if row.result is None]
-        return tables.comparison(self.results, failures, None, wide, [*self.rounds], self.speeds)
+        return tables.comparison(self.measured, failures, None, wide)
 
     def to_json(self) -> str:
         """Returns the comparison as `samestep compare --format json` prints it: every row with its whole result."""
@@ -214,7 +219,7 @@ class Comparison:
             wide: Whether its table shows every column.
         """
         return paragraphs(
-            tables.caption(self.results, names=[*self.rounds]) if self.results else "",
+            tables.caption(self.measured),
             self.table(wide),
             unseparated(self.speeds, self.reference),
             explain_confounds(self.rounds, self.reference, self.allowed),

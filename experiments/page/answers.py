@@ -44,12 +44,7 @@ def answers(found: Comparison) -> list[Superlative]:
 
 def measured_rows(found: Comparison) -> dict[str, MeasuredRow]:
     """Returns the rows that trained, by name, without the oracle, which is not a strategy."""
-    speeds = found.speeds
-    return {
-        row.cell: MeasuredRow(row.result, speeds[row.cell])
-        for row in found.rows
-        if row.result and not row.configuration.is_oracle and not row.result.compiled
-    }
+    return {row.cell: row for row in found.measured if row.result.is_trained}
 
 
 def _exchanging(rows: dict[str, MeasuredRow]) -> dict[str, MeasuredRow]:

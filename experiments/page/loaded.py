@@ -8,7 +8,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
-from samestep.experiments.comparing.speeds import MeasuredRow, Speed
+from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.formats import Document
 from samestep.experiments.printing.text import marked, sharing
 
@@ -21,14 +21,14 @@ class Entry:
         key: The key that ties the marks of the row in all figures to its line in the table.
         name: Its cell, with a mark if it is emulated.
         row: The row.
-        speed: Its speed over its rounds; None without a result.
+        measured: Its result with its speed over its rounds; None without a result.
         directories: The directories of its runs, one for each round.
     """
 
     key: str
     name: str
     row: Row
-    speed: Speed | None
+    measured: MeasuredRow | None
     directories: tuple[Path, ...]
 
     @property
@@ -40,11 +40,6 @@ class Entry:
     def result(self) -> RunResult | None:
         """The result of its row."""
         return self.row.result
-
-    @property
-    def measured(self) -> MeasuredRow | None:
-        """Its result with its speed; None without a result."""
-        return MeasuredRow(self.result, self.speed) if self.result and self.speed else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,9 +146,9 @@ def make_group(name: str, comparison: Comparison, places: Mapping[str, Sequence[
         places: The directories of the runs of each cell.
         first: The number of its first row in the whole report.
     """
-    speeds = comparison.speeds
+    measured = {row.cell: row for row in comparison.measured}
     entries = []
     for number, row in enumerate(comparison.rows, first):
         called = marked(row.cell, row.result and row.result.emulation)
-        entries.append(Entry(f"r{number}", called, row, speeds.get(row.cell), tuple(places.get(row.cell, ()))))
+        entries.append(Entry(f"r{number}", called, row, measured.get(row.cell), tuple(places.get(row.cell, ()))))
     return Group(name, comparison, tuple(entries))

@@ -60,10 +60,9 @@ def _said_once(loaded: Loaded) -> Sequence[str]:
     """Returns the names of the quantities that no column needs: the verdict of the one comparison says them of all its rows."""
     if loaded.groups[1:] or not loaded.results:
         return ()
-    named = [entry for entry in loaded.entries if entry.result]
-    workloads = {WORKLOAD.measured(row) for entry in named if (row := entry.measured)}
-    same = [WORKLOAD.name] if len(workloads) == 1 else []
-    return same + tables.said_once(loaded.results, names=[entry.row.cell for entry in named])
+    measured = loaded.groups[0].comparison.measured
+    same = [WORKLOAD.name] if len(set(map(WORKLOAD.measured, measured))) == 1 else []
+    return same + tables.said_once(measured)
 
 
 def _by_speed(entry: Entry) -> float:

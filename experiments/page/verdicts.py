@@ -75,7 +75,6 @@ def _verdict(group: Group) -> dict[str, object]:
     """Returns what a comparison says of itself."""
     found, results = group.comparison, group.comparison.results
 
-    rows = [(entry.row.cell, entry.result) for entry in group.entries if entry.result]
     details = {
         "How many rounds would separate rows": unseparated(found.speeds, found.reference),
         "Which rows are not ranked by speed, and why": explain_confounds(found.rounds, found.reference, found.allowed),
@@ -83,9 +82,9 @@ def _verdict(group: Group) -> dict[str, object]:
     return {
         "group": group,
         "explained": explain_rows(found.rows),
-        "caption": " ".join(tables.caption(results, names=[name for name, _ in rows]).split()) if results else "",
+        "caption": " ".join(tables.caption(found.measured).split()),
         "verdict": tables.verdict(results) if results else "",
-        "notes": [*explain_emulations(results), *explain_misses(rows)],
+        "notes": [*explain_emulations(results), *explain_misses((row.cell, row.result) for row in found.measured)],
         "answers": answers(found),
         "figure": None if (drawn := trade(found, _FIGURE)) is None else svg(drawn),
         "speeds": _speeds(found),

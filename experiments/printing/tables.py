@@ -2,8 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 
 from samestep.common.catalog import strategy_info
 from samestep.common.features.used import spell_switched
@@ -12,7 +11,7 @@ from samestep.common.request import ORACLE
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
 from samestep.experiments.comparing.quantities import METRIC
-from samestep.experiments.comparing.speeds import MeasuredRow, Speed, speed_of
+from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.columns import (
     Line,
     cell,
@@ -31,31 +30,27 @@ IMPORT_INCLUDED = "the import of the framework included"
 
 
 def comparison(
-    results: Sequence[RunResult],
+    measured: Sequence[MeasuredRow],
     failures: Sequence[tuple[str, str]] = (),
     width: int | None = None,
     wide: bool = False,
-    names: Sequence[str] = (),
-    speeds: Mapping[str, Speed] | None = None,
     leave_out: Sequence[str] = (),
 ) -> str:
     """Returns the table of a comparison, and the meanings of its columns.
 
     Args:
-        results: One row each.
+        measured: The rows with a result.
         failures: Cell and status of what left no result; they get a row each.
         width: What it has to fit into; the screen, unless given.
         wide: Whether to show every column in one line a row, however wide that is.
-        names: The names of the results; as their runs are called, unless given.
-        speeds: The speeds by these names; without one, a result is the only round of its row.
         leave_out: The headers of columns that are not shown.
     """
-    width, measured = width or screen_width(), _rows(results, names, speeds or {})
+    width = width or screen_width()
     varying = [column for column in shared_columns(measured) if _in_common(column, measured) is None]
     rows: list[Line] = [*measured, *failures]
     reference = next((row.name for row in measured if row.speed.is_reference), "")
     # Processes that an engine starts import the framework themselves.
-    startup = IMPORT_INCLUDED if any(result.hosts for result in results) else "the frameworks imported before"
+    startup = IMPORT_INCLUDED if any(row.result.hosts for row in measured) else "the frameworks imported before"
     found = columns_of_lines(columns(varying, measured, startup, reference))
     every = [each for each in found if each.header not in leave_out]
     shown = fit(every, rows, None if wide else width)
@@ -69,28 +64,14 @@ def comparison(
     return f"{table(shown, rows, None if wide else width)}\n\n{bullets(lines, width)}"
 
 
-def _rows(
-    results: Sequence[RunResult], names: Sequence[str] = (), speeds: Mapping[str, Speed] = MappingProxyType({})
-) -> list[MeasuredRow]:
-    """Returns the rows of a table; the arguments are those of `comparison`."""
-    named = zip(results, names or [""] * len(results), strict=True)
-    return [MeasuredRow(result, speeds.get(name) or speed_of([result]), name) for result, name in named]
-
-
 def _meanings(shown: Sequence[Column[Row]], rows: Sequence[MeasuredRow]) -> list[str]:
     """Returns what columns mean, what is emulated, and which predictions miss."""
     emulated = explain_emulations([row.result for row in rows])
     return meanings(joined(shown)) + emulated + explain_misses((row.name, row.result) for row in rows)
 
 
-def said_once(results: Sequence[RunResult], names: Sequence[str] = ()) -> list[str]:
-    """Returns the names of the quantities that the caption gives for all rows, with the exceptions.
-
-    Args:
-        results: The rows.
-        names: As in `caption`.
-    """
-    measured = _rows(results, names)
+def said_once(measured: Sequence[MeasuredRow]) -> list[str]:
+    """Returns the names of the quantities that the caption gives for all rows, with the exceptions."""
     return [column.header.rstrip() for column in shared_columns(measured) if _in_common(column, measured)]
 
 
@@ -107,14 +88,16 @@ def _in_common(column: Column[MeasuredRow], measured: Sequence[MeasuredRow]) -> 
     return usual + (f" ({listed})" if listed else "")
 
 
-def caption(results: Sequence[RunResult], width: int | None = None, names: Sequence[str] = ()) -> str:
-    """Returns what the rows of a comparison have in common.
+def caption(measured: Sequence[MeasuredRow], width: int | None = None) -> str:
+    """Returns what the rows of a comparison have in common; "" without rows.
 
     Args:
-        results: The rows.
+        measured: The rows.
         width: What it has to fit into; the screen, unless given.
-        names: The names of the rows; by default those of their runs.
     """
+    if not measured:
+        return ""
+    results = [row.result for row in measured]
     trained = [r for r in results if r.is_trained] or results
     first, cores = trained[0], max(r.cores for r in results)
     said = [[fact(r) for r in trained] for fact in _FACTS]
@@ -124,7 +107,6 @@ def caption(results: Sequence[RunResult], width: int | None = None, names: Seque
         f"{cores} core{'s' if cores > 1 else ''} of {first.machine['cpu']}."
     )
     called = {METRIC.name: first.metric_name.replace("_", " ")}
-    measured = _rows(results, names)
     found = {called.get(c.header, c.header): _in_common(c, measured) for c in shared_columns(measured)}
     shared = [f"{header} {value}" for header, value in found.items() if value]
     line += f" Every row: {', '.join(shared)}." if shared else ""

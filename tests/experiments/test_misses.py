@@ -11,14 +11,14 @@ from samestep.common.cell import Cell
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
-from samestep.experiments.comparing.speeds import speed_of
+from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.page.loaded import Entry, Group, Loaded
 from samestep.experiments.page.page import page
 from samestep.experiments.page.rows import COLUMNS
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.columns import explain_misses, misses
 from samestep.experiments.printing.formats import write
-from tests.results import made
+from tests.results import alone, made
 
 
 def off(cell: str, state: float = 1.0, sent: float = 1.0, **changes: object) -> RunResult:
@@ -57,13 +57,13 @@ def rows(*results: RunResult) -> tuple[Row, ...]:
 
 def test_the_terminal_marks_it_and_one_line_says_how_far() -> None:
     results = [off("torch:ddp"), off("torch:fsdp", sent=16.0, state=1.2)]
-    printed = tables.comparison(results, width=200)
+    printed = tables.comparison(alone(results), width=200)
     (right,) = [line for line in printed.splitlines() if line.startswith("| torch:ddp")]
     (wrong,) = [line for line in printed.splitlines() if line.startswith("| torch:fsdp")]
     assert right.count(")!") == 0 and wrong.count(")!") == 2
     lines = [line for line in printed.splitlines() if "more than 5%" in line]
     assert len(lines) == 1 and "torch:fsdp state +20 %, sent +1,500 %" in lines[0] and "torch:ddp" not in lines[0]
-    assert "more than 5%" not in tables.comparison(results[:1], width=200)
+    assert "more than 5%" not in tables.comparison(alone(results[:1]), width=200)
     assert ")!" in tables.report(results[1]) and "more than 5%" in tables.report(results[1])
 
 
@@ -82,7 +82,7 @@ def test_the_page_marks_it_and_says_how_far() -> None:
     (column,) = [each for each in COLUMNS if each.title == "sent a step"]
     for factor, marked in ((1.0, False), (3.0, True)):
         (row,) = rows(off("torch:ddp", sent=factor))
-        entry = Entry("r0", row.cell, row, speed_of(row.results), ())
+        entry = Entry("r0", row.cell, row, MeasuredRow.of(row.results[0]), ())
         assert str(column.show(entry)).endswith(" !") == marked
         told = page(Loaded((Group("one", Comparison((row,)), (entry,)),)))
         assert ("torch:ddp sent +200\N{NO-BREAK SPACE}%" in told) == marked

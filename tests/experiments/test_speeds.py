@@ -15,7 +15,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing import speeds
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import FAILED, Row
-from samestep.experiments.comparing.speeds import judge_rows
+from samestep.experiments.comparing.speeds import MeasuredRow, judge_rows
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.formats import write
 from tests.results import EVERY_CELL, made
@@ -137,7 +137,7 @@ def test_a_row_that_is_confounded_shows_why_instead_of_a_verdict() -> None:
 def test_rows_that_are_all_confounded_do_not_lack_rounds() -> None:
     rows = {cell: rounds(cell, factor, 5) for cell, factor in FACTORS.items()}
     found = judge_rows(rows, "torch:ddp", lambda *_: ["busy"])
-    table = tables.comparison([each[0] for each in rows.values()], names=list(rows), speeds=found)
+    table = tables.comparison([MeasuredRow(row[0], found[cell], cell) for cell, row in rows.items()])
     assert cells_of(table, "torch:fsdp")["verdict"] == "(busy)"
     assert "in parentheses, why a row is not ranked" in table
     assert "take 5 rounds" not in table

@@ -10,7 +10,7 @@ from samestep.experiments import compare
 from samestep.experiments.comparing.speeds import MeasuredRow, devices
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.columns import cell, spell_range
-from tests.results import EVERY_CELL, deviating, made
+from tests.results import EVERY_CELL, alone, deviating, made
 
 LONG = ["torch:deepspeed+zero_stage=3+accumulation_steps=4+clip_norm=0.5", "torch:pp+schedule=interleaved_zero_bubble"]
 EVERY_ROW = [made(name) for name in [*EVERY_CELL, *LONG]]
@@ -35,28 +35,28 @@ def test_every_row_fits(width: int, judged: int) -> None:
     results = [
         r if r.framework == "numpy" else made(cell(r).removesuffix(" (emulated)"), judged=judged) for r in EVERY_ROW
     ]
-    printed = f"{tables.caption(results, width)}\n{tables.comparison(results, FAILURES, width)}"
+    printed = f"{tables.caption(alone(results), width)}\n{tables.comparison(alone(results), FAILURES, width)}"
     assert widest(printed) <= width
     for result in results:
         assert cell(result).partition("+")[0] in printed
 
 
 def test_at_120_columns_nothing_is_left_out() -> None:
-    table = tables.comparison(EVERY_ROW, FAILURES, 120)
+    table = tables.comparison(alone(EVERY_ROW), FAILURES, 120)
     assert "--wide" not in table
     assert row(table, "strategy") == ["strategy", "same step", "examples/s", "state KiB", "sent KiB", "start-up s"]
     assert row(table, "torch:ddp")[2:5] == ["16.2k [9.83k..21.2k]", "52.99 (52.99)", "36.45 (36.45)"]
 
 
 def test_a_narrow_table_names_what_it_leaves_out_and_the_flag_that_shows_it() -> None:
-    narrow = tables.comparison([made(name) for name in EVERY_CELL], width=80)
+    narrow = tables.comparison(alone([made(name) for name in EVERY_CELL]), width=80)
     assert row(narrow, "strategy") == ["strategy", "same step", "examples/s", "state KiB", "sent KiB"]
     assert row(narrow, "torch:ddp")[1:] == ["yes", "16.2k", "52.99", "36.45"]
     assert "not shown in 80 columns: [spread], (predicted), start-up s; --wide shows all" in narrow
 
 
 def test_wide_shows_every_column_in_one_line_a_row() -> None:
-    wide = tables.comparison(EVERY_ROW, FAILURES, 80, wide=True)
+    wide = tables.comparison(alone(EVERY_ROW), FAILURES, 80, wide=True)
     lines = wide.split("\n\n")[0].splitlines()
     assert len(lines) == 2 + len(EVERY_ROW) + len(FAILURES)
     assert any(LONG[0] in line for line in lines)
@@ -67,7 +67,7 @@ def test_wide_shows_every_column_in_one_line_a_row() -> None:
 def test_the_screen_decides_unless_a_width_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     for columns in (80, 120):
         monkeypatch.setenv("COLUMNS", str(columns))
-        assert tables.comparison(EVERY_ROW) == tables.comparison(EVERY_ROW, width=columns)
+        assert tables.comparison(alone(EVERY_ROW)) == tables.comparison(alone(EVERY_ROW), width=columns)
         assert widest(tables.report(EVERY_ROW[-1])) <= columns
 
 
@@ -93,26 +93,28 @@ def test_where_an_engine_ran_each_row_is_in_the_caption() -> None:
         made("torch:dp", hosts=there),
         made("torch:tp"),
     ]
-    assert " Ran on a and b: torch:ddp, torch:fsdp; on a: torch:dp" in " ".join(tables.caption(rows, 200).split())
-    assert "Ran" not in tables.caption(rows[3:], 200)
+    assert " Ran on a and b: torch:ddp, torch:fsdp; on a: torch:dp" in " ".join(
+        tables.caption(alone(rows), 200).split()
+    )
+    assert "Ran" not in tables.caption(alone(rows[3:]), 200)
 
 
 def test_what_nearly_all_rows_have_in_common_is_in_the_caption_with_the_exceptions() -> None:
-    said = " ".join(tables.caption(EVERY_ROW).split())
+    said = " ".join(tables.caption(alone(EVERY_ROW)).split())
     assert (
         "Every row: devices 2 (numpy:oracle, torch:single, tf:single: 1), dtype float32 (numpy:oracle: float64)" in said
     )
     assert said.endswith("accuracy 0.6908.")
-    assert not {"devices", "dtype", "metric"} & {*row(tables.comparison(EVERY_ROW), "strategy")}
+    assert not {"devices", "dtype", "metric"} & {*row(tables.comparison(alone(EVERY_ROW)), "strategy")}
 
 
 def test_what_differs_is_a_column() -> None:
     half = [
         made(name, dtype="float64" if n % 2 else "float32", metric_value=n / 64) for n, name in enumerate(EVERY_CELL)
     ]
-    assert row(tables.comparison(half, width=120), "strategy")[1:3] == ["dtype", "metric"]
-    assert "* metric: accuracy, higher is better\n" in tables.comparison(half, width=120)
-    assert "dtype" not in tables.caption(half)
+    assert row(tables.comparison(alone(half), width=120), "strategy")[1:3] == ["dtype", "metric"]
+    assert "* metric: accuracy, higher is better\n" in tables.comparison(alone(half), width=120)
+    assert "dtype" not in tables.caption(alone(half))
 
 
 def test_two_meshes_of_one_strategy_are_two_names() -> None:
@@ -129,7 +131,7 @@ def test_two_meshes_of_one_strategy_are_two_names() -> None:
 
 
 def test_nothing_but_failures_is_a_table() -> None:
-    assert row(tables.comparison([], FAILURES, 80), "tf:dtensor")[1] == "not possible"
+    assert row(tables.comparison(alone([]), FAILURES, 80), "tf:dtensor")[1] == "not possible"
 
 
 def test_devices_that_share_cores_say_so() -> None:
@@ -145,12 +147,12 @@ def test_devices_that_share_cores_say_so() -> None:
     assert devices(dataclasses.replace(shared, processes=on_gpus)) == "8"
     threads = dataclasses.replace(shared, config=dataclasses.replace(asked, devices=2, threads=2))
     assert devices(threads) == "2 on 2 cores"
-    assert "devices 8 on 2 cores" in tables.caption([shared], width=200)
+    assert "devices 8 on 2 cores" in tables.caption(alone([shared]), width=200)
 
 
 @pytest.mark.parametrize("width", [80, 120, None])
 def test_what_is_emulated_is_marked_in_its_row_and_explained(width: int | None) -> None:
-    printed = tables.comparison(EVERY_ROW, width=width, wide=width is None)
+    printed = tables.comparison(alone(EVERY_ROW), width=width, wide=width is None)
     assert row(printed, "torch:dp (emulated)")
     assert row(printed, "tf:tpu (emulated)")
     assert "* torch:dp is emulated: threads; nn.DataParallel needs two GPUs\n" in printed
@@ -160,8 +162,10 @@ def test_what_is_emulated_is_marked_in_its_row_and_explained(width: int | None) 
 
 def test_a_strategy_that_is_not_emulated_is_not_said_to_be() -> None:
     plain, narrow = made("torch:ddp"), made("torch:ddp+precision=bf16", emulation="--precision bf16 on CPU cores")
-    assert "* torch:ddp+precision=bf16 is emulated: --precision bf16" in tables.comparison([plain, narrow], width=200)
-    assert "* torch:ddp is emulated: --precision bf16" in tables.comparison([narrow], width=200)
+    assert "* torch:ddp+precision=bf16 is emulated: --precision bf16" in tables.comparison(
+        alone([plain, narrow]), width=200
+    )
+    assert "* torch:ddp is emulated: --precision bf16" in tables.comparison(alone([narrow]), width=200)
 
 
 # --- speed ------------------------------------------------------------------------------------------------------------
@@ -169,7 +173,9 @@ def test_a_strategy_that_is_not_emulated_is_not_said_to_be() -> None:
 
 def test_no_table_claims_an_interval_or_a_winner() -> None:
     slow, fast = made("torch:ddp", rate=(10.0, 9.0, 11.0)), made("torch:c10d", rate=(1000.0, 900.0, 1100.0))
-    printed = f"{tables.caption([slow, fast])}{tables.comparison([slow, fast])}{tables.verdict([slow, fast])}"
+    printed = (
+        f"{tables.caption(alone([slow, fast]))}{tables.comparison(alone([slow, fast]))}{tables.verdict([slow, fast])}"
+    )
     assert "%" not in printed
     assert "fastest here" not in printed
     assert "median of the run's timed windows [the slowest..the fastest]; another run may lie outside" in " ".join(
@@ -217,7 +223,7 @@ def test_a_run_of_one_step_took_one_step() -> None:
     short = dataclasses.replace(made("torch:ddp"), losses=(2.3,), steps=1)
     short = deviating(dataclasses.replace(short, parity=dataclasses.replace(short.parity, steps=1)), 1e-7)
     assert tables.verdict([short]) == "torch:ddp took the oracle's 1 step; largest deviation 1e-07 in float32."
-    assert ", 1 step, " in tables.caption([short])
+    assert ", 1 step, " in tables.caption(alone([short]))
 
 
 def test_a_deviation_that_is_not_finite_is_the_largest() -> None:
@@ -241,14 +247,14 @@ def test_how_far_rows_were_judged_is_said(judged: list[int | None], column: list
     results = [made("torch:ddp", judged=steps) for steps in judged]
     assert tables.verdict(results).startswith(f"{said}; largest deviation ")
     assert tables.verdict(results).endswith("; --parity judges every step.") == ("judged at" in said)
-    table = tables.comparison(results).splitlines()[2:]
+    table = tables.comparison(alone(results)).splitlines()[2:]
     assert [line.split("|")[2].strip() for line in table[: len(results)]] == column
 
 
 def test_what_was_not_judged_says_so() -> None:
     unjudged: list[RunResult] = [made("torch:ddp", judged=None)]
     assert tables.verdict(unjudged) == "No run was judged."
-    assert row(tables.comparison(unjudged), "torch:ddp")[1] == "not judged"
+    assert row(tables.comparison(alone(unjudged)), "torch:ddp")[1] == "not judged"
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tests.cells import SIZED, every_row, needed, row_of, traced_once
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 from tests.parity.products import record
+from tests.results import alone
 
 FEATURES = {
     "tied": f"{SIZED['transformer']}+tied=true",
@@ -182,7 +183,7 @@ def test_no_dropout_in_a_run_and_what_it_says(run_cell: RunCell) -> None:
     off = run_cell("torch:single", f"{SIZED['mlp']}+dropout=0.3", dtype="float64", steps=4, dropout=False)
     plain = run_cell("torch:single", SIZED["mlp"], dtype="float64", steps=4)
     assert off.losses == plain.losses and off.parity.passed
-    assert "without dropout" in caption([off], width=200)
+    assert "without dropout" in caption(alone([off]), width=200)
 
 
 @pytest.mark.torch

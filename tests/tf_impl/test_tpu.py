@@ -18,7 +18,7 @@ from samestep.experiments.printing.columns import cell
 from samestep.tf_impl.tpu import probe as tpu_probe
 from tests.cells import SHALLOW, SIZED
 from tests.conftest import RunCell
-from tests.results import made
+from tests.results import alone, made
 from tests.tf_impl.conftest import RunTroubled, memory
 
 pytestmark = pytest.mark.tf
@@ -34,7 +34,7 @@ def test_emulation_costs_what_was_predicted_and_is_called_one(run_cell: RunCell)
     assert result.device_note.startswith(EMULATED)
     assert result.emulation == EMULATED
     assert cell(result) == "tf:tpu+accumulation_steps=2+clip_norm=0.5 (emulated)"
-    assert "* tf:tpu is emulated: XLA on CPU" in tables.comparison([result])
+    assert "* tf:tpu is emulated: XLA on CPU" in tables.comparison(alone([result]))
 
 
 def test_only_an_emulation_is_called_one() -> None:

@@ -27,6 +27,7 @@ from samestep.tf_impl.tpu.hlo import collectives
 from samestep.tf_impl.tpu.tpu_topology import COMPILER_ENVIRONMENT, GENERATIONS, Topology, require_compiler
 from tests.cells import SIZED, slow, traced_once
 from tests.conftest import RunCell
+from tests.results import alone
 
 pytestmark = pytest.mark.tf
 LARGE = "synthetic-mlp+width=32768+layers=4"
@@ -183,10 +184,12 @@ def test_a_table_ranks_no_compiled_row(left: tuple[RunResult, pathlib.Path]) -> 
     assert load_result(path) == result
     assert "optimal_seconds" not in (path / "result.json").read_text()
     row = next(
-        line for line in tables.comparison([result], width=200).splitlines() if "tf:tpu+tpu_topology=v5e:2x2" in line
+        line
+        for line in tables.comparison(alone([result]), width=200).splitlines()
+        if "tf:tpu+tpu_topology=v5e:2x2" in line
     )
     assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["compiled", *[""] * 4]
-    assert "devices 4, dtype float32." in tables.caption([result], width=200)
+    assert "devices 4, dtype float32." in tables.caption(alone([result]), width=200)
     assert tables.verdict([result]) == "No run was judged."
     assert "| 1 all-reduce of " in compiled([result])
     assert "nothing ran" not in compiled([dataclasses.replace(result, compiled=None)])

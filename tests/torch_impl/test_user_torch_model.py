@@ -19,6 +19,7 @@ from tests.cells import slow
 from tests.conftest import RunCell
 from tests.lent import LentLauncher, lend
 from tests.own.asked import own
+from tests.results import alone
 
 pytestmark = pytest.mark.torch
 
@@ -181,7 +182,7 @@ def test_what_the_model_does_is_told_from_what_the_strategy_does(
     mended = run_cell("torch:ddp", "digits-mlp", **fields, **remedy)
     assert mended.parity.passed
     said = {"batch_norm": "batch normalisation frozen", "dropout": "without dropout"}[next(iter(remedy))]
-    assert said in tables.caption([mended], width=400)
+    assert said in tables.caption(alone([mended]), width=400)
 
 
 def test_micro_batches_have_local_statistics_as_well(run_cell: RunCell) -> None:
