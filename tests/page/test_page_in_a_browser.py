@@ -276,7 +276,8 @@ MARKS = """name => [...document.querySelectorAll(`.${name} .lines > [data-row]`)
 
 def test_speeds_and_intervals(shown: "Page", loaded: Loaded) -> None:
     marks = {line["row"]: line["marks"] for line in shown.evaluate(MARKS, "speed")}
-    timed = {entry.key: entry.speed.prediction for entry in loaded.entries if entry.speed and entry.speed.prediction}
+    found = {each.key: each.measured.speed.prediction for each in loaded.entries if each.measured}
+    timed = {key: predicted for key, predicted in found.items() if predicted}
     assert marks.keys() == timed.keys()
     for entry in loaded.entries:
         if not (entry.result and entry.result.examples_per_second):

@@ -212,7 +212,7 @@ def test_runs_of_one_request_are_rounds_of_one_row(tmp_path: Path) -> None:
     for number, rate in enumerate((100.0, 110.0, 90.0)):
         runs.single(tmp_path / f"run-{number}", runs.trained("torch:ddp", rate))
     (entry,) = load([tmp_path]).entries
-    assert entry.measured.speed and entry.speed.prediction and entry.speed.prediction.rounds == 3
+    assert entry.measured and entry.measured.speed.prediction and entry.measured.speed.prediction.rounds == 3
     assert [path.name for path in entry.directories] == ["run-0", "run-1", "run-2"]
 
 
