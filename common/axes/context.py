@@ -22,7 +22,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, cast
 
 from samestep.common.axes.axis import AxisHooks, BlockPass, Keeps, Sizes, StagePass, Term, Within, keeps_nothing
 from samestep.common.errors import ConfigError
@@ -30,9 +29,6 @@ from samestep.common.ledger import Send
 from samestep.common.mesh import GATHER, HEADS, RING, Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Segment, layer, parameters_of
-
-if TYPE_CHECKING:
-    from samestep.common.workload.models.transformer import TransformerSpec
 
 
 def refuse(run: Run) -> None:
@@ -42,13 +38,12 @@ def refuse(run: Run) -> None:
         ConfigError: The model is not our transformer, or a part is unequal.
     """
     count, model, name = run.mesh.axis("context"), run.workload.model, run.workload.name
-    params = model.params().values()
-    if model.facts.source or not any(param.shares_input for param in params):  # attention does
+    if not model.facts.sizes.heads:
         raise ConfigError(
             f"a context axis cuts the sequences of our transformer, as in prose-gpt, and {name} is another model; "
             "choose another strategy."
         )
-    (positions,), heads = model.inputs().shape, _num_heads(model) // run.mesh.parts("features")
+    (positions,), heads = model.inputs().shape, model.facts.sizes.heads // run.mesh.parts("features")
     if positions % count:
         raise ConfigError(
             f"a sequence of {positions} positions does not divide among a context axis of {count}; give +context= a "
@@ -67,13 +62,6 @@ def refuse(run: Run) -> None:
         )
 
 
-@functools.lru_cache(maxsize=8)  # a search asks for every mesh
-def _num_heads(model: ModelSpec) -> int:
-    """Returns the heads of the attentions of a model; 0 if it has none."""
-    params = model.params().values()
-    return max(param.groups for param in params) if any(param.shares_input for param in params) else 0
-
-
 def leave(run: Run) -> Run:
     """Returns the run with a model that has only the positions of one rank."""
     local = _shortened(run.workload.model, run.mesh.axis("context"))
@@ -81,10 +69,9 @@ def leave(run: Run) -> Run:
 
 
 @functools.lru_cache(maxsize=64)  # a search asks for many pipelines of each
-def _shortened(spec: ModelSpec, parts: int) -> ModelSpec:
+def _shortened(model: ModelSpec, parts: int) -> ModelSpec:
     """Returns the model with that part of its positions."""
-    model = cast("TransformerSpec", spec)  # other models are refused
-    return dataclasses.replace(model, context=model.context // parts)
+    return dataclasses.replace(model, context=model.facts.sizes.context // parts)
 
 
 def exchange_of(run: Run) -> str:
@@ -102,8 +89,8 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
     """
     if (place := _attention(run.workload.model, segment)) is None:
         return
-    model = cast("TransformerSpec", run.workload.model)
-    of_tensor = stage.rows * model.context * model.width // run.mesh.parts("features") * run.product_bytes
+    sizes = run.workload.model.facts.sizes
+    of_tensor = stage.rows * sizes.context * sizes.width // run.mesh.parts("features") * run.product_bytes
     for send in _SENDS[exchange_of(run)](stage.phase, run.mesh, of_tensor):
         yield Within(place, send)
 
@@ -150,7 +137,7 @@ def _outputs(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) ->
     """
     if _attention(model, segment) is None:
         return 0
-    return cast("TransformerSpec", model).context * cast("TransformerSpec", model).width * item_bytes // parts
+    return model.facts.sizes.context * model.facts.sizes.width * item_bytes // parts
 
 
 def _attention(model: ModelSpec, segment: Segment) -> int | None:
@@ -195,5 +182,5 @@ HOOKS = AxisHooks(
     keeps=keeps,
     all_to_all=all_to_all,
     about="the exchanges of attention along context",
-    most=lambda model, mesh: max(1, _num_heads(model) // mesh.parts("features")),
+    most=lambda model, mesh: max(1, model.facts.sizes.heads // mesh.parts("features")),
 )

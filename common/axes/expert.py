@@ -17,7 +17,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, cast
 
 from samestep.common.axes.axis import AxisHooks, BlockPass, Sizes, StagePass, Term, Within
 from samestep.common.errors import ConfigError
@@ -26,9 +25,6 @@ from samestep.common.ledger import Send
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment, layer, num_positions, parameters_of
-
-if TYPE_CHECKING:
-    from samestep.common.workload.models.transformer import TransformerSpec
 
 COUNT_BYTES = 8
 """How many tokens of a rank each expert takes, which ranks exchange first."""
@@ -40,7 +36,7 @@ def refuse(run: Run) -> None:
     Raises:
         ConfigError: The model has no experts, or they do not divide.
     """
-    count, num = run.mesh.axis("expert"), _num_experts(run.workload.model)
+    count, num = run.mesh.axis("expert"), run.workload.model.facts.sizes.routed_experts
     if not num:
         raise ConfigError(
             f"an expert axis cuts mixtures of experts, and {run.workload.name} has none; choose --workload "
@@ -84,11 +80,11 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
     params = parameters_of(run.workload.model, segment)
     if not (stacked := {name: param.stacked for name, param in params.items() if param.stacked}):
         return
-    model = cast("TransformerSpec", run.workload.model)  # other models have none
     num, ranks = max(stacked.values()), run.mesh.axis("expert")
+    sizes = run.workload.model.facts.sizes
     places = [place for place, path in enumerate(dict.fromkeys(map(layer, params))) if f"{path}/kernel" in stacked]
     ahead, behind = places[0] - 1, places[-1] + 1  # what axes exchange that cut experts is in between
-    of_tokens = stage.rows * num_positions(model) * model.top_k * model.width * run.product_bytes
+    of_tokens = stage.rows * num_positions(run.workload.model) * sizes.top_k * sizes.width * run.product_bytes
     of_tokens *= ranks if conventions(run.framework).has_equal_parts else 1
     counts = [(ahead, num * COUNT_BYTES)] if stage.phase == "forward" else []
     for place, size in [*counts, (ahead, of_tokens), (behind, of_tokens)]:
@@ -106,7 +102,7 @@ def keeps(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> in
     """
     if not any(param.stacked for param in parameters_of(model, segment).values()):
         return 0
-    return 2 * COUNT_BYTES * num_positions(model) * cast("TransformerSpec", model).top_k
+    return 2 * COUNT_BYTES * num_positions(model) * model.facts.sizes.top_k
 
 
 def sent(run: Run, sizes: Sizes) -> float:
@@ -116,16 +112,11 @@ def sent(run: Run, sizes: Sizes) -> float:
         run: What is trained.
         sizes: What the term counts in.
     """
-    model, count = cast("TransformerSpec", run.workload.model), run.mesh.axis("expert")
+    model, count = run.workload.model, run.mesh.axis("expert")
+    taken = model.facts.sizes.top_k
     shared = sum(param.size for param in model.params().values() if not param.stacked) * run.item_bytes
     replicas = math.prod(map(run.mesh.axis, run.mesh.expert_replica_axes))
-    return 2 * replicas * (count - 1) * shared + 4 * model.top_k * (count - 1) / count * sizes.blocks * sizes.handed_on
-
-
-@functools.lru_cache(maxsize=8)  # a search asks for every mesh
-def _num_experts(model: ModelSpec) -> int:
-    """Returns the number of experts of a block; 0 if there are none."""
-    return max(param.stacked for param in model.params().values())
+    return 2 * replicas * (count - 1) * shared + 4 * taken * (count - 1) / count * sizes.blocks * sizes.handed_on
 
 
 def all_to_all(block: BlockPass) -> tuple[float, ...]:
@@ -148,5 +139,5 @@ HOOKS = AxisHooks(
     keeps=lambda run: keeps,
     all_to_all=all_to_all,
     about="the exchanges of tokens and experts",
-    most=lambda model, mesh: max(1, _num_experts(model)),
+    most=lambda model, mesh: max(1, model.facts.sizes.routed_experts),
 )

@@ -12,7 +12,7 @@ References:
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple
 
 from samestep.common.axes.axis import AxisHooks, Sizes, StagePass, Term, Within
 from samestep.common.errors import ConfigError
@@ -22,9 +22,6 @@ from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment, layer, num_positions, parameters_of
 from samestep.common.workload.split import even_split_table
-
-if TYPE_CHECKING:
-    from samestep.common.workload.models.transformer import TransformerSpec
 
 SUMS = {"forward": dict.fromkeys(("table", "row", "logits"), "all_reduce"), "backward": {"column": "all_reduce"}}
 """What is summed in each phase."""
@@ -199,7 +196,7 @@ def split_layers(model: ModelSpec, parts: int, segment: Segment) -> list[SplitLa
 
 def _split_stack(model: ModelSpec, number: int, param: Param) -> list[SplitLayer]:
     """Returns what a step meets in a layer of experts, which takes each token as often as it takes experts."""
-    tokens = num_positions(model) * cast("TransformerSpec", model).top_k
+    tokens = num_positions(model) * model.facts.sizes.top_k
     if param.split == 1:
         return [SplitLayer(number, "row", tokens * param.shape[2], is_kept=True)]
     return [] if param.shares_input else [SplitLayer(number, "column", tokens * param.shape[1])]

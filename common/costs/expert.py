@@ -6,7 +6,6 @@
 import collections
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
 
 from samestep.common.axes.used import held_params
 from samestep.common.costs.saved_activations import kept_tf, kept_torch
@@ -21,11 +20,8 @@ from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.parameters import trained
-from samestep.common.workload.models.spec import ModelSpec, num_positions
+from samestep.common.workload.models.spec import num_positions
 from samestep.common.workload.routing import AWAY, TAKEN
-
-if TYPE_CHECKING:
-    from samestep.common.workload.models.transformer import TransformerSpec
 
 
 def ep(run: Run, backend: str) -> Ledger:
@@ -53,12 +49,13 @@ def ep_as_routed(run: Run, backend: str, measures: Sequence[Mapping[str, float]]
     Returns:
         The footprint of each rank, the exchanges of the first one, and what all put on the wire.
     """
-    expected, model, ranks = ep(run, backend), cast("TransformerSpec", run.workload.model), run.mesh.parts("stacked")
+    expected, model, ranks = ep(run, backend), run.workload.model, run.mesh.parts("stacked")
     if ranks == 1:
         return expected
-    taken = [[round(each[f"{TAKEN}/{block}"]) for block in range(model.layers)] for each in measures]
-    alike = run.examples_per_pass * run.passes * num_positions(model) * model.top_k * model.layers
-    moved = model.width * run.product_bytes * (6 if computed_twice(run) else 4)  # to an expert and back, both ways
+    sizes = model.facts.sizes
+    taken = [[round(each[f"{TAKEN}/{block}"]) for block in range(sizes.layers)] for each in measures]
+    alike = run.examples_per_pass * run.passes * num_positions(model) * sizes.top_k * sizes.layers
+    moved = sizes.width * run.product_bytes * (6 if computed_twice(run) else 4)  # to an expert and back, both ways
     more = sum(each[AWAY] for each in measures) - run.num_devices * alike * (1 - 1 / ranks)
     sends, sent = in_order(_step(run, _routed(run, taken[0]))), expected.sent_bytes_per_step + moved * more
     (each,) = expected.footprints
@@ -86,18 +83,15 @@ def expert(run: Run, backend: str) -> Ledger:
     model, ranks = run.workload.model, run.mesh.parts("stacked")
     kept = activation_bytes(dataclasses.replace(run, mesh=Mesh.of_replicas(run.mesh.size)))
     if kept is not None and ranks > 1:
-        model = cast("TransformerSpec", model)
-        slots = run.examples_per_pass * num_positions(model) * model.top_k
+        sizes = model.facts.sizes
+        slots = run.examples_per_pass * num_positions(model) * sizes.top_k
         of_block = (ranks - 1) * slots * kept_tf.at_expert(model) * run.item_bytes
-        of_block += kept_tf.PLACE_BYTES * (2 * (ranks + 1) * slots - _num(model) + _num(model) // ranks)
-        kept += run.passes * model.layers * of_block
+        of_block += kept_tf.PLACE_BYTES * (
+            2 * (ranks + 1) * slots - sizes.routed_experts + sizes.routed_experts // ranks
+        )
+        kept += run.passes * sizes.layers * of_block
     held = dataclasses.replace(_holder(run), activations_bytes=kept)
     return symmetric(run, (held,), _step(run, step_within(run)) if run.num_devices > 1 else (), backend)
-
-
-def _num(model: ModelSpec) -> int:
-    """Returns the number of experts of a block."""
-    return max(param.stacked for param in model.params().values())
 
 
 def _holder(run: Run) -> Footprint:
@@ -111,19 +105,17 @@ def _routed(run: Run, taken: Sequence[int]) -> Iterator[Send]:
         run: What is trained.
         taken: How many tokens they take of each block, in every pass as many as in the others.
     """
-    model, again = cast("TransformerSpec", run.workload.model), 2 if computed_twice(run) else 1
+    sizes, again = run.workload.model.facts.sizes, 2 if computed_twice(run) else 1
     seen = collections.Counter[str]()
     for send in step_within(run):
-        if send.bytes != _num(model) * ID_BYTES:
+        if send.bytes != sizes.routed_experts * ID_BYTES:
             number, is_by_taken = divmod(seen[send.phase], 2)
             seen[send.phase] += 1
-            turn, block = (
-                divmod(number, model.layers) if send.phase == "forward" else divmod(number // again, model.layers)
-            )
+            turn, block = divmod(number if send.phase == "forward" else number // again, sizes.layers)
             if is_by_taken:
-                of_block = taken[block if send.phase == "forward" else model.layers - 1 - block]
+                of_block = taken[block if send.phase == "forward" else sizes.layers - 1 - block]
                 tokens = of_block * (turn + 1) // run.passes - of_block * turn // run.passes
-                send = dataclasses.replace(send, bytes=tokens * model.width * run.product_bytes)
+                send = dataclasses.replace(send, bytes=tokens * sizes.width * run.product_bytes)
         yield send
 
 

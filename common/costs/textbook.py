@@ -15,7 +15,6 @@ References:
 
 import functools
 import math
-from typing import TYPE_CHECKING, cast
 
 from samestep.common.axes.axis import Sizes
 from samestep.common.axes.used import hooks_of, used
@@ -24,9 +23,6 @@ from samestep.common.costs.saved_activations.activations import textbook_block_b
 from samestep.common.strategy import Formula, Run
 from samestep.common.techniques import used as techniques
 from samestep.common.workload.models.spec import num_params
-
-if TYPE_CHECKING:
-    from samestep.common.workload.models.decoder import DecoderSpec
 
 _ZERO, _MEGATRON = "Rajbhandari et al. 2020", "Narayanan et al. 2021"
 
@@ -49,19 +45,16 @@ def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
 
 def _activations(run: Run) -> tuple[Formula, ...]:
     """Returns what a transformer's blocks keep, on the first rank of its pipeline; nothing of other models and schedules."""
-    model, mesh, rows = run.workload.model, run.mesh, run.batch_size // run.passes
-    if getattr(model, "style", "") != "gpt":
+    sizes, mesh, rows = run.workload.model.facts.sizes, run.mesh, run.batch_size // run.passes
+    if not sizes.layers or sizes.is_gated or sizes.routed_experts:  # the mlps of none of these are counted
         return ()
-    if any(param.stacked for param in model.params().values()):  # whose mlps none of these count
-        return ()
-    model = cast("DecoderSpec", model)  # by the sizes that count, a transformer of ours is one
     rows //= mesh.replicas
     for axis in used(mesh):
         if (turns := axis.turns(run)) is None:
             return ()
         rows //= turns
     parts = mesh.parts("positions")
-    kept = model.layers * textbook_block_bytes(model, rows, run.item_bytes, mesh.parts("features")) / parts
+    kept = sizes.layers * textbook_block_bytes(sizes, rows, run.item_bytes, mesh.parts("features")) / parts
     text = "L T D B (4 w + 2 + 12 w / t + (2 w + 1) H T / (D t))" + " / c" * (parts > 1)
     return (Formula("activations", kept, text, "Korthikanti et al. 2022, section 4.2"),)
 

@@ -78,7 +78,7 @@ def mask_bytes(model: ModelSpec) -> int:
 
 def balanced_numbers(model: ModelSpec) -> int:
     """Returns how many numbers a load-balancing loss keeps for all examples together."""
-    return vars(model)["layers"] * num_experts(model) if balance_of(model) else 0
+    return model.facts.sizes.layers * num_experts(model) if balance_of(model) else 0
 
 
 def find_suspects(run: Run) -> list[Suspect]:

@@ -25,7 +25,7 @@ from samestep.common.axes.used import hooks_of
 from samestep.common.seconds.exchange_seconds import all_reduce_seconds, all_to_all_seconds, last_of
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.products import ITEM, expert_seconds, moved_seconds, product_seconds
-from samestep.common.seconds.shape import Shape
+from samestep.common.workload.models.block_sizes import BlockSizes
 
 _FORWARD_HOST = 0.45
 """The share of the host's time that the forward pass takes; chosen by left-out fits, which are as good from 0.4 to 0.46."""
@@ -91,7 +91,7 @@ class Passes:
 
 
 @functools.lru_cache(maxsize=2**15)  # layouts of the same parts have the same blocks
-def block_time(shape: Shape, part: BlockPart, machine: Machine) -> Passes:
+def block_time(shape: BlockSizes, part: BlockPart, machine: Machine) -> Passes:
     """Predicts the seconds of a block.
 
     Args:
@@ -128,7 +128,7 @@ def block_time(shape: Shape, part: BlockPart, machine: Machine) -> Passes:
     return Passes(alone, seconds, {name: (1 + part.forward_passes) * each for name, each in exchanged.items()})
 
 
-def _all_to_all(shape: Shape, tokens: float, part: BlockPart, machine: Machine) -> dict[str, float]:
+def _all_to_all(shape: BlockSizes, tokens: float, part: BlockPart, machine: Machine) -> dict[str, float]:
     """Returns the seconds of the exchanges of a pass along each further axis: as many bytes forward and backward."""
     queries, taken = shape.values + shape.heads * shape.rotary_width, shape.top_k if part.is_mixture else 0
     attention, found = (queries, shape.key_width, shape.of_head, shape.values), dict[str, float]()
@@ -157,7 +157,7 @@ class _Pass:
         return max(self.host + self.exchanges * machine.all_reduce_host_seconds, self.gpu + self.exchanges * wait)
 
 
-def head_time(shape: Shape, rows: float, tensor: int, machine: Machine) -> Passes:
+def head_time(shape: BlockSizes, rows: float, tensor: int, machine: Machine) -> Passes:
     """Predicts the seconds of the logits and the loss of a micro-batch, forward and backward.
 
     Args:
@@ -178,7 +178,7 @@ def head_time(shape: Shape, rows: float, tensor: int, machine: Machine) -> Passe
     return Passes(alone, alone + _exchange(tokens * shape.width, tensor, machine) + loss)
 
 
-def embedding_seconds(shape: Shape, rows: float, tensor: int, machine: Machine) -> float:
+def embedding_seconds(shape: BlockSizes, rows: float, tensor: int, machine: Machine) -> float:
     """Predicts the seconds of the all-reduce that sums the parts of an embedding with a split vocabulary, for one micro-batch.
 
     Args:
@@ -195,7 +195,7 @@ def _exchange(numbers: float, tensor: int, machine: Machine) -> float:
     return machine.wait_seconds * last_of(tensor) + all_reduce_seconds(machine, ITEM * numbers, tensor)
 
 
-def _between(shape: Shape, tokens: float, part: BlockPart, machine: Machine) -> tuple[float, float]:
+def _between(shape: BlockSizes, tokens: float, part: BlockPart, machine: Machine) -> tuple[float, float]:
     """Returns what lies between matrices: norms and residuals on every rank unless the sequence is split, activations in parts.
 
     A mixture also copies tokens, which are sorted by experts and added up again.
@@ -209,12 +209,12 @@ def _between(shape: Shape, tokens: float, part: BlockPart, machine: Machine) -> 
     return (ahead + ahead_split / part.tensor) * stream, (back + back_split / part.tensor) * stream
 
 
-def _of_mixture(shape: Shape) -> tuple[int, int]:
+def _of_mixture(shape: BlockSizes) -> tuple[int, int]:
     """Returns the hidden units that a token meets in a mixture, and the numbers read and written to copy it, of its width."""
     return shape.shared_hidden + shape.top_k * shape.expert_hidden, 2 * (1 + shape.top_k)
 
 
-def _attention(shape: Shape, matrices: float, machine: Machine) -> tuple[float, float]:
+def _attention(shape: BlockSizes, matrices: float, machine: Machine) -> tuple[float, float]:
     """Returns the attention with all scores in memory, of so many heads x sequences: two products forward, four backward.
 
     A product either computes or writes its scores, whichever is slower.
@@ -226,7 +226,7 @@ def _attention(shape: Shape, matrices: float, machine: Machine) -> tuple[float, 
     return 2 * product + _SCORES[0] * once, 4 * product + _SCORES[1] * once
 
 
-def _fused_attention(shape: Shape, matrices: float, machine: Machine) -> tuple[float, float]:
+def _fused_attention(shape: BlockSizes, matrices: float, machine: Machine) -> tuple[float, float]:
     """Returns the attention without scores in memory: only what the mask leaves, two products forward and five backward."""
     flops = matrices * shape.context**2 * (shape.score_width)
     product = flops / (machine.peak_flops_per_second * machine.fused_attention_share)

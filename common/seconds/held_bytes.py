@@ -18,7 +18,7 @@ import math
 from samestep.common.costs.saved_activations.peak import in_flight
 from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.products import ITEM
-from samestep.common.seconds.shape import Shape
+from samestep.common.workload.models.block_sizes import BlockSizes
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import parameters_of
 from samestep.common.workload.pipeline_schedule import SCHEDULES
@@ -61,7 +61,7 @@ class MegatronLayout:
     is_local: bool
 
 
-def megatron_bytes(shape: Shape, held: MegatronLayout) -> tuple[float, float]:
+def megatron_bytes(shape: BlockSizes, held: MegatronLayout) -> tuple[float, float]:
     """Predicts the bytes that the last rank of Megatron-LM has allocated between two steps, and at most.
 
     Args:
@@ -78,13 +78,13 @@ def megatron_bytes(shape: Shape, held: MegatronLayout) -> tuple[float, float]:
     return always + _received_bytes(shape, held), always + kept + logits
 
 
-def _workspace_bytes(shape: Shape, held: MegatronLayout) -> int:
+def _workspace_bytes(shape: BlockSizes, held: MegatronLayout) -> int:
     """Returns what kernels keep for good; Megatron's own attention keeps room for the scores of one layer."""
     scores = held.microbatch_size * shape.heads // held.tensor * shape.context**2
     return _CUBLAS_BYTES + (ITEM * scores if held.is_local else _TRANSFORMER_ENGINE_BYTES)
 
 
-def _received_bytes(shape: Shape, held: MegatronLayout) -> int:
+def _received_bytes(shape: BlockSizes, held: MegatronLayout) -> int:
     """Returns what the stages of a pipeline's last rank still hold after a step: their last input, and its gradient.
 
     The model refers to its input until it gets the next one, and the input to its gradient, which was sent back. At the
@@ -94,7 +94,7 @@ def _received_bytes(shape: Shape, held: MegatronLayout) -> int:
     return 2 * ITEM * number * held.chunks if held.pipe > 1 else 0
 
 
-def _last_rank_params(shape: Shape, held: MegatronLayout) -> int:
+def _last_rank_params(shape: BlockSizes, held: MegatronLayout) -> int:
     """Returns the elements on the last rank of the pipeline: its blocks, the last norm, the head; on one stage all."""
     model = _model(shape)
     split = even_split_table(model, held.tensor)
@@ -107,12 +107,12 @@ def _last_rank_params(shape: Shape, held: MegatronLayout) -> int:
     return elements + (shape.vocabulary * shape.width // held.tensor if has_own_head else 0)
 
 
-def _model(shape: Shape) -> DecoderSpec:
+def _model(shape: BlockSizes) -> DecoderSpec:
     sizes = (shape.layers, shape.heads, shape.key_heads, shape.width, shape.hidden, shape.context, shape.vocabulary)
     return DecoderSpec("llama" if shape.is_gated else "gpt", *sizes)
 
 
-def _block_bytes(shape: Shape, rows: int, tensor: int, fused_attention: bool) -> float:
+def _block_bytes(shape: BlockSizes, rows: int, tensor: int, fused_attention: bool) -> float:
     """Returns the textbook's 34 bytes of each number of the stream, with fewer keys and values; and 5 of each score."""
     keys = shape.key_width / shape.width
     inside = 2 + 4 * keys + 2 + 4 * shape.hidden / shape.width
@@ -121,7 +121,7 @@ def _block_bytes(shape: Shape, rows: int, tensor: int, fused_attention: bool) ->
     return stream + scores
 
 
-def sharded_bytes(shape: Shape, layout: Layout) -> float:
+def sharded_bytes(shape: BlockSizes, layout: Layout) -> float:
     """Predicts what PyTorch reserves on the fullest GPU under torchtitan's FSDP with tensor and pipeline parallelism.
 
     With full recomputation a block keeps its input, and one block of the stage holds everything; with selective recomputation a

@@ -21,7 +21,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, read_text
 from samestep.common.flags import FieldValues
 from samestep.common.seconds.layout import Layout
-from samestep.common.seconds.shape import Shape
+from samestep.common.workload.models.block_sizes import BlockSizes
 
 FOLDER = Path(__file__).parent / "vtrain"
 SERVER_GPUS = 8
@@ -56,7 +56,7 @@ class MeasuredIteration:
         seconds: How long it took.
     """
 
-    shape: Shape
+    shape: BlockSizes
     layout: Layout
     seconds: float
 
@@ -149,7 +149,7 @@ def _row(line: Mapping[str, str], where: str) -> MeasuredIteration:
     return MeasuredIteration(shape, layout, values[SECONDS] / 1e3)
 
 
-def _shape(layers: int, width: int, heads: int, context: int, parts: int) -> Shape:
+def _shape(layers: int, width: int, heads: int, context: int, parts: int) -> BlockSizes:
     """Returns a GPT whose vocabulary is padded to a multiple of so many parts."""
     vocabulary = -(-VOCABULARY // parts) * parts
-    return Shape(layers, width, heads, heads, 4 * width, False, context, vocabulary)
+    return BlockSizes(layers, width, heads, heads, 4 * width, False, context, vocabulary)

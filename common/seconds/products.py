@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 
 from samestep.common.seconds.machine import Machine
-from samestep.common.seconds.shape import Shape
+from samestep.common.workload.models.block_sizes import BlockSizes
 
 ITEM = 2
 """The bytes of a number."""
@@ -53,7 +53,7 @@ def _rounds(rows: float, columns: float, machine: Machine) -> float:
     return min(math.ceil(numbers / large) * large, math.ceil(numbers / small) * small * _SMALL_TILE_COST)
 
 
-def expert_seconds(shape: Shape, tokens: float, ranks: int, tensor: int, machine: Machine) -> tuple[float, float]:
+def expert_seconds(shape: BlockSizes, tokens: float, ranks: int, tensor: int, machine: Machine) -> tuple[float, float]:
     """Returns the seconds of a rank's experts, forward and backward: their products run side by side, in separate tiles.
 
     All experts are assumed to take equally many tokens. With few tokens each, reading their weights takes longer than

@@ -18,9 +18,9 @@ from samestep.common.mesh import Mesh
 from samestep.common.seconds.held_bytes import MegatronLayout, megatron_bytes, sharded_bytes
 from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import Machine, load_machine
-from samestep.common.seconds.shape import Shape
 from samestep.common.seconds.step_time import step_time
 from samestep.common.seconds.validation import Compared
+from samestep.common.workload.models.block_sizes import BlockSizes
 
 _FOLDER = Path(__file__).parent / "published"
 H100 = ("h100-80gb", "h100-96gb")
@@ -45,9 +45,9 @@ def _numbers(line: Mapping[str, str], names: str) -> FieldValues:
     return {name: int(line[name]) for name in names.split()}
 
 
-def _shape(line: Mapping[str, str]) -> Shape:
+def _shape(line: Mapping[str, str]) -> BlockSizes:
     numbers = _numbers(line, "layers width heads key_heads hidden context vocabulary")
-    return Shape(**numbers, is_gated=line.get("is_gated") == "1")
+    return BlockSizes(**numbers, is_gated=line.get("is_gated") == "1")
 
 
 def _layout(line: Mapping[str, str]) -> Layout:
@@ -76,7 +76,7 @@ class PublishedStep:
     """
 
     row: str
-    shape: Shape
+    shape: BlockSizes
     layout: Layout
     seconds: float
     is_float8: bool = False
@@ -203,7 +203,7 @@ def megatron_a100() -> list[Compared]:
     return found
 
 
-def _seconds_at(teraflops: float, shape: Shape, layout: Layout) -> float:
+def _seconds_at(teraflops: float, shape: BlockSizes, layout: Layout) -> float:
     """Returns the seconds of a step by the rate that Narayanan et al. print, and their formula for its FLOPs (equation 3)."""
     tokens, width = layout.batch_size * shape.context, shape.width
     more = 1 + shape.context / (6 * width) + shape.vocabulary / (16 * shape.layers * width)

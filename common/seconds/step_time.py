@@ -25,7 +25,7 @@ from samestep.common.seconds.exchange_seconds import send_seconds, spans_nodes
 from samestep.common.seconds.layout import Layout, SumGroup
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.products import ITEM
-from samestep.common.seconds.shape import Shape
+from samestep.common.workload.models.block_sizes import BlockSizes
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 _PUT_OFF_BUBBLE = 1 / 3
@@ -77,7 +77,7 @@ _OWN_PARTS = tuple(field.name for field in dataclasses.fields(StepTime) if field
 """The parts that every step has."""
 
 
-def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
+def step_time(shape: BlockSizes, layout: Layout, machine: Machine) -> StepTime:
     """Predicts the parts of a step.
 
     Args:
@@ -113,7 +113,7 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
     )
 
 
-def _stage(shape: Shape, layout: Layout, layers: int, machine: Machine) -> Passes:
+def _stage(shape: BlockSizes, layout: Layout, layers: int, machine: Machine) -> Passes:
     """Returns the passes of a micro-batch through the blocks of the stage that takes longest."""
     beside = layout.beside
     part = BlockPart(
@@ -137,7 +137,7 @@ def _stage(shape: Shape, layout: Layout, layers: int, machine: Machine) -> Passe
     return Passes(alone, seconds, exchanged)
 
 
-def _sizes(shape: Shape, layout: Layout, layers: int) -> dict[SumGroup, float]:
+def _sizes(shape: BlockSizes, layout: Layout, layers: int) -> dict[SumGroup, float]:
     """Returns who shares parameters -> how many of them a GPU of the stage would hold unsharded."""
     mixtures = shape.num_mixtures(layers, layout.pipe)
     blocks = (layers - mixtures) * shape.block_params + mixtures * shape.mixture_params

@@ -84,9 +84,9 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
     features = {f: read_field(type(s), f, fields[f], "+") for s in (model, data) for f in flags(s) if f in fields}
     sizes = {field: _size(field, text) for field, text in fields.items() if field not in features}
     model, data = _resized(data, sizes | features).fit(_resized(model, sizes | features))
-    roomy = [f.name for f in dataclasses.fields(model) if f.metadata.get("may_exceed_data")]  # pyrefly: ignore
+    roomy = [f.name for f in dataclasses.fields(model) if f.metadata.get("may_exceed_data")]
     larger = {field: max(sizes[field], getattr(model, field)) for field in roomy if field in sizes}
-    model = dataclasses.replace(model, **larger)  # pyrefly: ignore
+    model = dataclasses.replace(model, **larger)
     if ignores_targets(model) and "ignored" not in flags(data):
         raise ConfigError(
             f"all targets of {name} count on these data; leave out +ignored=, or train prose-gpt+ignored=0.3."
@@ -158,7 +158,7 @@ def _for_targets(workload: Workload, model: ModelSpec) -> Workload:
 
 
 def _settable(spec: ModelSpec | DataSpec) -> list[str]:
-    sizes = [field.name for field in dataclasses.fields(spec) if field.type is int]  # pyrefly: ignore
+    sizes = [field.name for field in dataclasses.fields(spec) if field.type is int]
     return [*sizes, *flags(spec)]
 
 
@@ -172,4 +172,4 @@ def _size(field: str, text: str) -> int:
 
 def _resized(spec: Spec, values: Mapping[str, Scalar]) -> Spec:
     own = {field: values[field] for field in _settable(spec) if field in values} if values else {}
-    return dataclasses.replace(spec, **own)  # pyrefly: ignore
+    return dataclasses.replace(spec, **own)

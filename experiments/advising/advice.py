@@ -14,7 +14,7 @@ from samestep.experiments.advising.calibration import Calibration
 from samestep.experiments.advising.candidate_meshes import meshes
 from samestep.experiments.advising.candidates import Condition, Search, has_room, search, search_under
 from samestep.experiments.advising.ranking import Change, Ranking, Tell, Timed
-from samestep.experiments.advising.step_times import SHAPES, Timer, seconds_of
+from samestep.experiments.advising.step_times import Timer, seconds_of
 from samestep.experiments.advising.training_cost import StepCost, Training
 from samestep.experiments.printing.text import count, plain_number, sharing
 
@@ -111,7 +111,7 @@ def advise(
         raise _fits_nowhere(base, machine, nodes, kept, found)
     ranking = Ranking(timer, tell)
     ranked = ranking.of(found.fitting, machine)
-    was_validated = timer is seconds_of and base.workload.model.name in SHAPES
+    was_validated = timer is seconds_of and base.workload.model.facts.sizes.layers > 0
     validation = expected_error(is_one_node=nodes == 1) if was_validated else None
     changes = list[Change]()
     if with_changes:

@@ -1,9 +1,7 @@
 """The seconds of a candidate: which time model applies to a workload, and how a run is expressed in it."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Mapping
-from typing import cast
+from collections.abc import Callable
 
 from samestep.common.axes.used import exchanging_in_blocks, hooks_of, splits_between
 from samestep.common.costs.optimizer_state import spreads_state
@@ -12,12 +10,8 @@ from samestep.common.costs.sizes import MESSAGES
 from samestep.common.seconds.core_time import Cores, Taken, core_time
 from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import Machine
-from samestep.common.seconds.shape import Shape
 from samestep.common.seconds.step_time import StepTime, step_time
 from samestep.common.strategy import Run
-from samestep.common.workload.models.decoder import DecoderSpec
-from samestep.common.workload.models.spec import ModelSpec
-from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.experiments.advising import candidate_meshes as rows
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK, ROWS, Candidate, num_stage_ranks
 
@@ -47,34 +41,6 @@ Timer = Callable[[Candidate, Machine], StepTime]
 """Predicts the seconds of a candidate on a machine."""
 
 
-def _transformer(spec: ModelSpec) -> Shape:
-    model = cast(TransformerSpec, spec)
-    return Shape(
-        layers=model.layers,
-        width=model.width,
-        heads=model.heads,
-        key_heads=model.num_key_heads,
-        hidden=model.hidden,
-        is_gated=model.is_llama,
-        context=model.context,
-        vocabulary=model.vocabulary,
-        routed_experts=max(param.stacked for param in model.params().values()),
-        top_k=model.top_k,
-        expert_hidden=model.hidden,
-    )
-
-
-def _decoder(spec: ModelSpec) -> Shape:
-    model = cast(DecoderSpec, spec)
-    alike = {name: value for name, value in vars(model).items() if name in _SIZES}
-    return Shape(is_gated=model.style == "llama", shared_hidden=model.shared_experts * model.expert_hidden, **alike)
-
-
-_SIZES = {field.name for field in dataclasses.fields(Shape)}
-SHAPES: Mapping[str, Callable[[ModelSpec], Shape]] = {"transformer": _transformer, "decoder": _decoder}
-"""Name of a model -> its shape for the time model."""
-
-
 def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
     """Predicts the parts of a candidate's step.
 
@@ -82,7 +48,7 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
         candidate: What is timed.
         machine: What it runs on.
     """
-    if (shape := _shape_of(candidate.run.workload.model)) is None:
+    if not (shape := candidate.run.workload.model.facts.sizes).layers:
         return _of_any_model(candidate, machine)
     run, row = candidate.run, candidate.row
     in_shards, period = is_sharded(run.mesh) and bool(run.mesh.replica_axes), run.techniques.steps_of_period
@@ -117,12 +83,6 @@ def candidate_of(run: Run, needed_bytes: int = 0) -> Candidate | None:
         return None
     row = next((row for row in named if row.in_shards == is_sharded(run.mesh)), named[0])
     return Candidate(run, row, Taken.by(run).microbatch_size, needed_bytes, needed_bytes > 0)
-
-
-@functools.lru_cache(maxsize=8)
-def _shape_of(model: ModelSpec) -> Shape | None:
-    make = SHAPES.get(model.name)
-    return make(model) if make else None
 
 
 def _of_any_model(candidate: Candidate, machine: Machine) -> StepTime:

@@ -67,7 +67,7 @@ def grid_of(base: RunConfig, cells: Sequence[Cell], devices: Sequence[int] = ())
 
 def width_of(base: RunConfig) -> int:
     """Returns the width of a model that has one."""
-    return int(vars(resolve(base.workload, base.data).model)[WIDTH])
+    return getattr(resolve(base.workload, base.data).model, WIDTH)
 
 
 def request_of(base: RunConfig, cell: Cell) -> RunConfig:

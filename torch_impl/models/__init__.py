@@ -48,6 +48,6 @@ def summed_loss(spec: ModelSpec) -> Loss:
     if spec.loss in (USER_LOSS, RETURNED):
         return user_loss(spec)
     loss = LOSSES[spec.loss]
-    if spec.facts.ignores:  # whatever number below 0 the user's data have there
+    if spec.facts.ignores and not spec.facts.is_built_here:  # whatever number below 0 the user's data have there
         return lambda outputs, targets: loss(outputs, targets.clamp(min=IGNORED))
     return loss

@@ -21,7 +21,6 @@ import collections
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from samestep.common.axes.axis import Keeps
 from samestep.common.axes.used import as_left, segments_left, splits_between, used
@@ -40,13 +39,10 @@ from samestep.common.costs.saved_activations.peak import (
 from samestep.common.features.used import keeps_buffers
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice, replaces_code
+from samestep.common.workload.models.block_sizes import BlockSizes
 from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.pipeline_schedule import stages_of_ranks
 from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists, keep_all
-
-if TYPE_CHECKING:
-    from samestep.common.workload.models.decoder import DecoderSpec
-    from samestep.common.workload.models.transformer import TransformerSpec
 
 
 def activation_bytes(
@@ -165,14 +161,14 @@ def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int) -> lis
 
 
 def textbook_block_bytes(
-    model: "TransformerSpec | DecoderSpec", rows: int, item_bytes: int, parts: int = 1, sequence: bool = False
+    sizes: BlockSizes, rows: int, item_bytes: int, parts: int = 1, sequence: bool = False
 ) -> float:
     """Returns the textbook's bytes of one transformer block: s b h (34 + 5 a s / h) at two bytes for each number.
 
     The textbook's block has dropout, whose masks take one byte for each element, and keeps all scores of the attention.
 
     Args:
-        model: The spec.
+        sizes: Those of the blocks.
         rows: The number of examples.
         item_bytes: The bytes of a number.
         parts: The size of the axis `tensor`.
@@ -181,7 +177,7 @@ def textbook_block_bytes(
     References:
         Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4, with 16 numbers and 2 masks for their 34 bytes.
     """
-    tokens = rows * model.context * model.width
+    tokens = rows * sizes.context * sizes.width
     whole, split = 4 * item_bytes + 2, 12 * item_bytes  # 16 numbers, of which 12 are within pairs, and 2 masks
-    scores = model.heads * model.context**2 * rows * (2 * item_bytes + 1)
+    scores = sizes.heads * sizes.context**2 * rows * (2 * item_bytes + 1)
     return tokens * whole / (parts if sequence else 1) + (tokens * split + scores) / parts

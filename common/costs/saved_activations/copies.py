@@ -7,6 +7,8 @@ from samestep.common.workload.saved import Kept
 
 WIDE = 2
 """How many units of two bytes a float32 number takes."""
+_FILTER_DIMS = 4
+"""The dimensions of the kernel of a convolution."""
 
 
 def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least_dims: int = 2) -> None:
@@ -18,9 +20,10 @@ def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least
         item_bytes: The bytes of a number, which are two.
         least_dims: The fewest dimensions of a kernel that is copied.
     """
-    for segment in model.segments()[0 if model.name == "cnn" else 1 :]:
+    for number, segment in enumerate(model.segments()):
+        least = least_dims if number else _FILTER_DIMS
         kernels = [param for param in parameters_of(model, segment).values() if param.is_factor]
-        kernels = [param for param in kernels if len(param.shape) >= least_dims]
+        kernels = [param for param in kernels if len(param.shape) >= least]
         each, sizes = found.get(segment.name, Kept()), [item_bytes * param.size for param in kernels]
         split = sum(size for size, param in zip(sizes, kernels, strict=True) if param.split is not None)
         found[segment.name] = dataclasses.replace(
@@ -30,7 +33,7 @@ def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least
 
 def keeps_wide(model: ModelSpec) -> bool:
     """Returns whether activations between segments are float32: a norm keeps them so, and a product a two-byte copy."""
-    return model.name == "transformer"
+    return model.facts.sizes.layers > 0
 
 
 def returns_wide(model: ModelSpec, segment: Segment) -> bool:

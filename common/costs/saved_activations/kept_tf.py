@@ -54,10 +54,9 @@ PLACE_BYTES = 4
 """The bytes of the number of an expert, of a place among the tokens of experts, and of a count of tokens."""
 
 
-def _tensors(model: "CnnSpec | MlpSpec | RankerSpec | TransformerSpec", wide: int) -> int:
+def _tensors(model: ModelSpec, is_apart: bool) -> int:
     """Returns the tensors that an activation keeps; the output of a ReLU is one of its own where the next layer takes another."""
-    is_apart = wide > 1 or (model.name == "mlp" and mask_bytes(model) > 0)
-    return TENSORS[model.activation] or int(is_apart)
+    return TENSORS[model.facts.activation] or int(is_apart)
 
 
 def mlp(model: "MlpSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
@@ -68,7 +67,8 @@ def mlp(model: "MlpSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
         item_bytes: The bytes of a number.
         wide: How many numbers of so many bytes one takes that is not a factor of a product.
     """
-    last, tensors, (copy, data) = model.layers - 1, wide * _tensors(model, wide), _data(model, item_bytes, wide)
+    tensors = wide * _tensors(model, wide > 1 or mask_bytes(model) > 0)
+    last, (copy, data) = model.layers - 1, _data(model, item_bytes, wide)
     kept = {
         f"layers/{i}": Kept(
             (model.width if i else copy) + (tensors * model.width if i < last else 0),
@@ -96,7 +96,7 @@ def cnn(model: "CnnSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
     kept = {
         "blocks/0": Kept(copy + halves * pixels * channels // 2, batch_bytes=data),
         "blocks/1": Kept(pixels // 4 * channels + halves * (pixels // 4) * channels),
-        "hidden": Kept(pixels // 16 * 2 * channels + wide * _tensors(model, wide) * model.hidden),
+        "hidden": Kept(pixels // 16 * 2 * channels + wide * _tensors(model, wide > 1) * model.hidden),
         "output": Kept(model.hidden),
         LOSS: _loss(model, wide * model.outputs),
     }
@@ -113,7 +113,7 @@ def ranker(model: "RankerSpec", item_bytes: int, wide: int = 1) -> dict[str, Kep
         item_bytes: The bytes of a number.
         wide: How many numbers of so many bytes one takes that is not a factor of a product.
     """
-    half, tensors = model.hidden // 2, wide * _tensors(model, wide)
+    half, tensors = model.hidden // 2, wide * _tensors(model, wide > 1)
     return {
         "tables": Kept(batch_bytes=example_bytes(model.inputs(), item_bytes)),
         "hidden/0": Kept(len(model.rows()) * model.embedding + tensors * model.hidden),
@@ -158,14 +158,15 @@ def transformer(model: "TransformerSpec", item_bytes: int, wide: int = 1, gather
     }
 
 
-def _between(model: "TransformerSpec", wide: int = 1) -> int:
+def _between(model: ModelSpec, wide: int = 1) -> int:
     """Returns the numbers that are kept of a position between the two layers of an mlp."""
-    return model.hidden * (1 + wide * (3 if model.is_llama else _tensors(model, wide)))
+    sizes = model.facts.sizes
+    return sizes.hidden * (1 + wide * (3 if sizes.is_gated else _tensors(model, wide > 1)))
 
 
-def at_expert(model: "TransformerSpec") -> int:
+def at_expert(model: ModelSpec) -> int:
     """Returns the numbers that an expert keeps of a position that takes it: its input, and what its mlp keeps."""
-    return _between(model) + model.width
+    return _between(model) + model.facts.sizes.width
 
 
 def _data(model: "MlpSpec | CnnSpec", item_bytes: int, wide: int) -> tuple[int, int]:

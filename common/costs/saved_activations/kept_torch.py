@@ -145,14 +145,15 @@ def transformer(model: "TransformerSpec", item_bytes: int) -> dict[str, Kept]:
     }
 
 
-def _between(model: "TransformerSpec") -> int:
+def _between(model: ModelSpec) -> int:
     """Returns the numbers that are kept of a position between the two layers of an mlp."""
-    return (4 if model.is_llama else 1 if model.activation == "relu" else 2) * model.hidden
+    sizes = model.facts.sizes
+    return (4 if sizes.is_gated else 1 if model.facts.activation == "relu" else 2) * sizes.hidden
 
 
-def at_expert(model: "TransformerSpec") -> int:
+def at_expert(model: ModelSpec) -> int:
     """Returns the numbers that an expert keeps of a position that takes it: its input, and what its mlp keeps."""
-    return _between(model) + model.width
+    return _between(model) + model.facts.sizes.width
 
 
 def _mixture(model: "TransformerSpec", item_bytes: int) -> int:

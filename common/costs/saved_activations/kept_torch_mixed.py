@@ -24,19 +24,14 @@ References:
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from samestep.common.costs.saved_activations import kept_torch
 from samestep.common.costs.saved_activations.copies import WIDE, add_kernels, returns_wide
 from samestep.common.features.used import layers_of
 from samestep.common.mesh import AXES
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec, layer
+from samestep.common.workload.models.spec import ModelSpec, layer, parameters_of
 from samestep.common.workload.saved import LOSS, Kept, SavedLists
-
-if TYPE_CHECKING:
-    from samestep.common.workload.models.transformer import TransformerSpec
 
 
 def kept(model: ModelSpec, item_bytes: int, gathered: bool = False, as_it_comes: bool = False) -> dict[str, Kept]:
@@ -55,7 +50,7 @@ def kept(model: ModelSpec, item_bytes: int, gathered: bool = False, as_it_comes:
     if not model.inputs().ids:  # data are cast, and their copy is kept
         data = found[first.name]
         copied = dataclasses.replace(data, whole=data.whole + data.batch_bytes // item_bytes, batch_bytes=0)
-        is_kept = as_it_comes and model.name == "mlp"
+        is_kept = as_it_comes and next(iter(parameters_of(model, first).values())).is_matrix
         found[first.name] = dataclasses.replace(data, batch_bytes=WIDE * data.batch_bytes) if is_kept else copied
     if not gathered:
         add_kernels(model, found, item_bytes, least_dims=3 if as_it_comes else 2)
@@ -65,33 +60,33 @@ def kept(model: ModelSpec, item_bytes: int, gathered: bool = False, as_it_comes:
         each, wide = found[layer(path)], WIDE * item_bytes * channels
         fixed = each.fixed_bytes + (wide if gathered else 0)
         found[layer(path)] = dataclasses.replace(each, fixed_bytes=fixed, statistics_bytes=2 * wide)
-    return _MORE[model.name](model, found, gathered, as_it_comes) if model.name in _MORE else found
+    return _with_norms(model, found, gathered, as_it_comes) if model.facts.sizes.layers else found
 
 
 def _kept_wide(model: ModelSpec) -> dict[str, int]:
     """Returns what linear layers keep in float32 of an example, beyond such copies; in a block two in place of three and one."""
     segments = model.segments()
-    taking = {"transformer": len(segments) - 1, "ranker": 1}.get(model.name, 0)
+    taking = max((number for number, each in enumerate(segments[:-1], 1) if returns_wide(model, each)), default=0)
     return {segments[taking].name: math.prod(segments[taking - 1].outputs)} if taking else {}
 
 
-def _with_norms(model: "TransformerSpec", found: dict[str, Kept], gathered: bool, as_it_comes: bool) -> dict[str, Kept]:
-    tokens, width = model.context, model.width
+def _with_norms(model: ModelSpec, found: dict[str, Kept], gathered: bool, as_it_comes: bool) -> dict[str, Kept]:
+    """Adds what the norms and sums of a transformer's blocks keep in four bytes."""
+    sizes = model.facts.sizes
+    tokens, width = sizes.context, sizes.width
     for segment in model.segments()[1:]:
         each, is_block = found[segment.name], segment.name != "head"
-        norms, copies = (2 if is_block else 1), 3 if model.is_llama and not as_it_comes else 2
-        of_norm = 2 * width + 1 if model.is_llama else 0 if gathered else width + 2
+        norms, copies = (2 if is_block else 1), 3 if sizes.is_gated and not as_it_comes else 2
+        of_norm = 2 * width + 1 if sizes.is_gated else 0 if gathered else width + 2
         found[segment.name] = dataclasses.replace(
             each,
             whole=each.whole + (copies * tokens * width if is_block and not gathered else 0),
-            parts=each.parts + (tokens * model.heads if is_block else 0),
+            parts=each.parts + (tokens * sizes.heads if is_block else 0),
             sequence=each.sequence + norms * tokens * of_norm,
         )
     return found
 
 
-_MORE: Mapping[str, Callable[..., dict[str, Kept]]] = {"transformer": _with_norms}
-"""The models of which more than the loss has four bytes."""
 _CAST = SavedLists(
     dict.fromkeys(kept_torch.TRAINED, kept),
     in_order=True,

@@ -27,7 +27,7 @@ def error_growth(run: Run) -> float:
     own = 1.0
     if numbers := numbers_of_statistics(run):
         own = (numbers - 2) / (numbers - 3) if numbers > 3 else math.inf
-    return (DIVISION[vars(run.workload.model)["activation"]] * own) ** len(batch_norms(run.workload.model))
+    return (DIVISION[run.workload.model.facts.activation] * own) ** len(batch_norms(run.workload.model))
 
 
 def say_growth(run: Run) -> str:

@@ -9,8 +9,8 @@ from samestep.common.workload.models.spec import ModelSpec
 
 
 def rate_of(model: ModelSpec) -> float:
-    """Returns the share of elements that one of our models drops; the dropout of a user's model belongs to its framework."""
-    return vars(model).get("dropout", 0.0)
+    """Returns the share of elements that one of our models drops."""
+    return model.facts.dropout
 
 
 def without(model: ModelSpec, features: Features) -> ModelSpec:
@@ -22,7 +22,7 @@ def without(model: ModelSpec, features: Features) -> ModelSpec:
     """
     if features.dropout is not False or not rate_of(model):
         return model
-    return dataclasses.replace(model, dropout=0.0)  # pyrefly: ignore
+    return dataclasses.replace(model, dropout=0.0)
 
 
 def suspect_draws(run: Run) -> Suspect | None:

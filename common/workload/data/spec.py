@@ -1,5 +1,6 @@
 """A data set before it is read."""
 
+import dataclasses
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from samestep.common.workload.models.spec import ModelSpec
@@ -18,6 +19,7 @@ class DataSpec(Protocol):
 
     name: ClassVar[str]
     is_random: ClassVar[bool]
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]  # as every spec is one
 
     def fit(self, model: ModelSpec) -> "tuple[ModelSpec, DataSpec]":
         """Makes model and data agree on their sizes: a model follows real data, synthetic data follow the model."""

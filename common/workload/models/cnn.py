@@ -6,8 +6,9 @@ oracle by 1e-2 within 100 steps; without, they stay within 1e-6. Of equal elemen
 """
 
 import dataclasses
+import functools
 import math
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
@@ -71,12 +72,12 @@ class CnnSpec:
         """Returns one class, or for a regression as many real numbers as there are outputs."""
         return ArraySpec((self.outputs,)) if self.loss == "mean_squared_error" else ArraySpec((), self.outputs)
 
-    @property
+    @functools.cached_property
     def facts(self) -> ModelFacts:
         """What every mirror states of it."""
-        return stated(self)
+        return dataclasses.replace(stated(self), activation=self.activation, norm=self.norm)
 
-    def fitted(self, sizes: DataSizes) -> "CnnSpec":
+    def fitted(self, sizes: DataSizes) -> Self:
         """Fits the model to images; grey images may lack the dimension of channels."""
         shape = sizes.input_shape if len(sizes.input_shape) == 3 else (*sizes.input_shape, 1)
         if len(shape) == 3 and shape[0] <= _MOST_CHANNELS < min(shape[1:]):

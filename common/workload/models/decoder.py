@@ -21,12 +21,15 @@ References:
 
 import dataclasses
 import functools
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from samestep.common.errors import ConfigError
+from samestep.common.workload.models.block_sizes import BlockSizes
 from samestep.common.workload.models.facts import ModelFacts
 from samestep.common.workload.models.parameters import linear, norm, stated
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
+
+_SIZES = {field.name for field in dataclasses.fields(BlockSizes)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,12 +179,15 @@ class DecoderSpec:
         """At every position, the token that comes next."""
         return ArraySpec((self.context,), self.vocabulary)
 
-    @property
+    @functools.cached_property
     def facts(self) -> ModelFacts:
         """What every mirror states of it."""
-        return stated(self)
+        alike = {name: value for name, value in vars(self).items() if name in _SIZES}
+        shared_hidden = self.shared_experts * self.expert_hidden
+        sizes = BlockSizes(is_gated=self.style == "llama", shared_hidden=shared_hidden, **alike)
+        return dataclasses.replace(stated(self), sizes=sizes)
 
-    def fitted(self, sizes: DataSizes) -> "DecoderSpec":
+    def fitted(self, sizes: DataSizes) -> Self:
         """Refuses data: no data set of ours has tokens for it.
 
         Raises:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from samestep.common.frameworks import ORACLE_FRAMEWORK
+from samestep.common.workload.models.block_sizes import NO_BLOCKS, BlockSizes
 from samestep.common.workload.models.findings import DeclaredFindings, Use
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ class ModelFacts(DeclaredFindings):
         may_lack_gradients: Whether the true gradient of a parameter may be zero, so only rounding remains of it.
         featured: Feature of a model -> the layers of its framework that have it, with their channels.
         other_use: How it uses the layers that `uses` does not list.
+        sizes: The sizes of its blocks of attention and an mlp, as its formulas have them; all 0 if it has no such formulas.
+        activation: What one of our models applies between two layers.
+        norm: What the layers of one of our models are normalised over, one of `NORMS`.
+        dropout: The share of elements that one of our models drops; the dropout of a user's model belongs to its framework.
+        balance: How much the load-balancing loss of each block's experts counts.
     """
 
     reference_framework: str = ORACLE_FRAMEWORK
@@ -39,6 +45,11 @@ class ModelFacts(DeclaredFindings):
     may_lack_gradients: bool = False
     featured: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
     other_use: Use = dataclasses.field(default_factory=Use)
+    sizes: BlockSizes = NO_BLOCKS
+    activation: str = ""
+    norm: str = "none"
+    dropout: float = 0.0
+    balance: float = 0.0
 
     @property
     def has_oracle(self) -> bool:

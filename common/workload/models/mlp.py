@@ -1,8 +1,9 @@
 """A multi-layer perceptron: linear layers with exact GELU, or ReLU, between them."""
 
 import dataclasses
+import functools
 import math
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
@@ -55,12 +56,12 @@ class MlpSpec:
         """Returns one class, or for a regression as many real numbers as there are outputs."""
         return ArraySpec((self.outputs,)) if self.loss == "mean_squared_error" else ArraySpec((), self.outputs)
 
-    @property
+    @functools.cached_property
     def facts(self) -> ModelFacts:
         """What every mirror states of it."""
-        return stated(self)
+        return dataclasses.replace(stated(self), activation=self.activation, norm=self.norm, dropout=self.dropout)
 
-    def fitted(self, sizes: DataSizes) -> "MlpSpec":
+    def fitted(self, sizes: DataSizes) -> Self:
         """Fits the model to real inputs of any shape, which are flattened."""
         if not sizes.input_shape:
             raise ConfigError(

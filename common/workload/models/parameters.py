@@ -21,7 +21,6 @@ ROUNDINGS = 3
 """The roundings of one product: both factors and the result."""
 
 
-@functools.lru_cache(maxsize=64)
 def stated(model: ModelSpec) -> ModelFacts:
     """Returns the facts of a model whose formulas every mirror has."""
     params, positions = model.params(), (num_positions(model),)

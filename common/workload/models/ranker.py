@@ -1,8 +1,9 @@
 """A ranker: one embedding table per categorical id, concatenated, then an MLP with GELU to one logit."""
 
 import dataclasses
+import functools
 import math
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
@@ -64,12 +65,12 @@ class RankerSpec:
         """0 or 1."""
         return ArraySpec((), 2)
 
-    @property
+    @functools.cached_property
     def facts(self) -> ModelFacts:
         """What every mirror states of it."""
-        return stated(self)
+        return dataclasses.replace(stated(self), activation=self.activation)
 
-    def fitted(self, sizes: DataSizes) -> "RankerSpec":
+    def fitted(self, sizes: DataSizes) -> Self:
         """Returns one table per column of ids."""
         if not sizes.cardinalities:
             raise ConfigError("the ranker takes whole-number ids [examples, columns] and targets 0 or 1.")

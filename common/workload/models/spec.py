@@ -148,6 +148,7 @@ class ModelSpec(Protocol):
     """
 
     name: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]  # as every spec is one
 
     @property
     def loss(self) -> str:
@@ -188,7 +189,7 @@ IGNORED = -1
 
 def ignores_targets(model: ModelSpec) -> bool:
     """Returns whether some targets do not count, so each batch has a different number of them."""
-    return vars(model).get("ignored", 0) > 0 or model.facts.ignores
+    return model.facts.ignores
 
 
 def num_positions(model: ModelSpec) -> int:
@@ -203,7 +204,7 @@ def num_params(model: ModelSpec) -> int:
 
 def num_active(model: ModelSpec) -> int:
     """Returns the number of parameters that a token uses: those of the experts that it takes, and all others."""
-    return sum(param.met(vars(model).get("top_k", 0)) for param in model.params().values())
+    return sum(param.met(model.facts.sizes.top_k) for param in model.params().values())
 
 
 def layer(name: str) -> str:

@@ -15,10 +15,11 @@ References:
 import dataclasses
 import functools
 import math
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
+from samestep.common.workload.models.block_sizes import BlockSizes
 from samestep.common.workload.models.facts import ModelFacts
 from samestep.common.workload.models.parameters import linear, norm, stated
 from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment
@@ -176,12 +177,32 @@ class TransformerSpec:
         """At every position, the token that comes next."""
         return ArraySpec((self.context,), self.vocabulary)
 
-    @property
+    @functools.cached_property
     def facts(self) -> ModelFacts:
         """What every mirror states of it."""
-        return stated(self)
+        sizes = BlockSizes(
+            layers=self.layers,
+            width=self.width,
+            heads=self.heads,
+            key_heads=self.num_key_heads,
+            hidden=self.hidden,
+            is_gated=self.is_llama,
+            context=self.context,
+            vocabulary=self.vocabulary,
+            routed_experts=self.experts,
+            top_k=self.top_k if self.experts else 0,
+            expert_hidden=self.hidden,
+        )
+        return dataclasses.replace(
+            stated(self),
+            sizes=sizes,
+            activation=self.activation,
+            dropout=self.dropout,
+            ignores=self.ignored > 0,
+            balance=self.balance if self.experts else 0.0,
+        )
 
-    def fitted(self, sizes: DataSizes) -> "TransformerSpec":
+    def fitted(self, sizes: DataSizes) -> Self:
         """Fits the model to sequences: their length is the context; inputs and targets share one vocabulary."""
         if len(sizes.input_shape) != 1:
             raise ConfigError(

@@ -12,12 +12,12 @@ from samestep.common.seconds.block_time import BlockPart, block_time, embedding_
 from samestep.common.seconds.exchange_seconds import all_reduce_seconds, last_of, send_seconds
 from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import load_machine
-from samestep.common.seconds.shape import Shape
 from samestep.common.seconds.step_time import step_time
+from samestep.common.workload.models.block_sizes import BlockSizes
 
 A100 = load_machine("a100-80gb")
-GPT = Shape(24, 2048, 16, 16, 8192, False, 1024, 51200)
-SEVEN_BILLION = Shape(36, 4096, 32, 32, 4 * 4096, False, 2048, 51200)
+GPT = BlockSizes(24, 2048, 16, 16, 8192, False, 1024, 51200)
+SEVEN_BILLION = BlockSizes(36, 4096, 32, 32, 4 * 4096, False, 2048, 51200)
 LAYOUT = Layout(batch_size=64, microbatch_size=2, data=2, tensor=2, pipe=2, forward_passes=2)
 IDEAL = dataclasses.replace(
     A100,

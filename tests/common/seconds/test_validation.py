@@ -24,7 +24,6 @@ from samestep.common.seconds.published_rows import (
     torchtitan,
 )
 from samestep.common.seconds.published_rows import FAR as FAR_FROM_PUBLISHED
-from samestep.common.seconds.shape import Shape
 from samestep.common.seconds.validation import (
     CLUSTER,
     FAR,
@@ -43,6 +42,7 @@ from samestep.common.seconds.validation import (
     unseen_family_machine,
     unseen_machine,
 )
+from samestep.common.workload.models.block_sizes import BlockSizes
 
 # --- the bar: one node 6 %, many nodes 8 %, 2 % of the rows beyond 25 %, regret 3 % -----------------------------------
 
@@ -216,7 +216,7 @@ def test_megatrons_memory() -> None:
 
 def test_what_a_stage_received_last_is_what_several_stages_hold_beside() -> None:
     """Eight stages of the 7-billion model: 16 tensors of 64 MiB; none where there is one stage."""
-    shape = Shape(
+    shape = BlockSizes(
         layers=32, width=4096, heads=32, key_heads=8, hidden=16384, context=8192, vocabulary=131200, is_gated=False
     )
     stages = MegatronLayout(

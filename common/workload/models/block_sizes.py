@@ -1,11 +1,11 @@
-"""A transformer as the time model sees it: the sizes of its matrices, dense or with a mixture of experts."""
+"""The sizes of a transformer's blocks, dense or with a mixture of experts: all that costs and time models ask of one."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
-class Shape:
-    """The sizes of the matrices of a transformer.
+class BlockSizes:
+    """The sizes of the blocks of a model, and of the matrices in them; all 0 for a model that has no such blocks.
 
     Attributes:
         layers: The number of blocks of attention and an mlp.
@@ -121,3 +121,7 @@ class Shape:
         if not self.routed_experts:
             return 0
         return layers if pipe > 1 else layers - self.dense_layers
+
+
+NO_BLOCKS = BlockSizes(0, 0, 0, 0, 0, False, 0, 0)
+"""Those of a model without blocks of attention and an mlp."""
