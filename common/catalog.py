@@ -9,7 +9,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError, Unavailable, unknown
 from samestep.common.flags import Scalar, flags, read_fields, spell_flag
 from samestep.common.mesh import AXES
-from samestep.common.request import FRAMEWORKS, RunConfig
+from samestep.common.request import FRAMEWORKS, RunConfig, StrategyOptions
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
 from samestep.common.workload.saved import SavedLists
@@ -158,7 +158,7 @@ def catalogue() -> list[tuple[str, StrategyInfo]]:
     return [(framework, row) for framework in FRAMEWORKS for row in strategies_of(framework)]
 
 
-def read_options(framework: str, info: StrategyInfo, values: dict[str, Scalar]) -> object:
+def read_options(framework: str, info: StrategyInfo, values: dict[str, Scalar]) -> StrategyOptions:
     """Reads a strategy's own options.
 
     Args:

@@ -5,6 +5,7 @@ import dataclasses
 from samestep.common.features import Features
 from samestep.common.flags import MAX_FACTOR, MAX_STEPS, Scalar, flag
 from samestep.common.frameworks import FRAMEWORKS, ORACLE_FRAMEWORK
+from samestep.common.mesh import HEADS
 from samestep.common.techniques import Techniques
 from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
 
@@ -196,6 +197,31 @@ class Launch:
     def needs_state(self) -> bool:
         """Whether the final state of the run is needed, to be judged or to be kept."""
         return self.keep_state or self.parity is not False
+
+
+@dataclasses.dataclass(frozen=True)
+class StrategyOptions:
+    """The base of every strategy's dataclass of options: what is asked of all of them, as of a strategy that has no such option.
+
+    Attributes:
+        schedule: The schedule of its pipeline, a key of `SCHEDULES`; "" for a strategy that has none.
+        microbatches: The number of micro-batches that its pipeline cuts an accumulation step into.
+        attention_exchange: What attentions exchange along the axis `context`.
+        is_zigzag: Whether a rank has early and late positions, see `Chunk`.
+        gathers_keys: Whether keys and values come to the queries, and attention is computed once more for its backward pass.
+        sequence_parallel: Whether norms and residuals are cut along the sequence.
+        shard_optimizer: Whether replicas spread the optimizer state of what they all have.
+        is_serial: Whether one update for the global batch is made after the other.
+    """
+
+    schedule = ""
+    microbatches = 1
+    attention_exchange = HEADS
+    is_zigzag = False
+    gathers_keys = False
+    sequence_parallel = False
+    shard_optimizer = False
+    is_serial = False
 
 
 @dataclasses.dataclass(frozen=True)

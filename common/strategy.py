@@ -7,7 +7,7 @@ from typing import Generic, Literal, TypeVar
 from samestep.common.features import Features
 from samestep.common.ledger import Ledger
 from samestep.common.mesh import Mesh
-from samestep.common.request import DTYPES, FRAMEWORKS
+from samestep.common.request import DTYPES, FRAMEWORKS, StrategyOptions
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.schedule.statement import at_step
 from samestep.common.workload.optimizers.spec import OptimizerSpec
@@ -36,12 +36,7 @@ class Measure:
     meaning: str
 
 
-@dataclasses.dataclass(frozen=True)
-class NoOptions:
-    """The options of a strategy that has none."""
-
-
-Options = TypeVar("Options", covariant=True)
+Options = TypeVar("Options", bound=StrategyOptions, covariant=True)
 """A strategy's own dataclass of options."""
 
 
@@ -133,9 +128,14 @@ class Run(Features, Generic[Options]):
         return self.techniques.passes_of(self.mesh.replicas)
 
     @property
+    def asked(self) -> StrategyOptions:
+        """Its options, as far as every strategy answers for them."""
+        return self.options
+
+    @property
     def microbatches(self) -> int:
         """The number of micro-batches of each shard: those of a pipeline, times the accumulation steps."""
-        return self.passes * vars(self.options).get("microbatches", 1)
+        return self.passes * self.options.microbatches
 
     @property
     def examples_per_pass(self) -> int:
@@ -230,7 +230,7 @@ class StrategyInfo:
     reference: str
     status: str
     counterpart: str = ""
-    options: type = NoOptions
+    options: type[StrategyOptions] = StrategyOptions
     cost_as_measured: Callable[[Run, str, Sequence[Mapping[str, float]]], Ledger] | None = None
     cost_at: Callable[[Run, str, int], Ledger] | None = None
     routes: Callable[[Run, Ledger, str], Mapping[tuple[int, int], float]] = lambda run, ledger, backend: {}

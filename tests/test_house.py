@@ -71,7 +71,7 @@ def test_neutral_code_hardly_names_any() -> None:
             },
         ),  # once, by whoever reads text
         (r"batch_size or 0|\.steps or 0", set()),
-        (r"\.options(\[|\.get\()", set()),  # typed
+        (r"\.options(\[|\.get\()|(getattr|vars)\((\w+\.)*options\b", set()),  # typed: `StrategyOptions`
         (r"\.optimizer\(config|\.optimizer\(run", set()),
         (r"workload: Workload, config: RunConfig", set()),
         (

@@ -19,7 +19,6 @@ from samestep.common.errors import WorkerFailed
 from samestep.common.program import Hardware
 from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, TIMEOUT
 from samestep.common.strategy import Run
-from samestep.torch_impl.rows.options import takes_zigzags
 from samestep.torch_impl.upstream import absent_store
 
 PATIENCE = 0.8
@@ -92,7 +91,7 @@ def is_shared(device: torch.device) -> bool:
 
 def own_part(run: Run) -> BatchPart:
     """Returns the part of the global batch that this process takes, by its place on the mesh."""
-    return BatchPart.of(run.mesh, dist.get_rank() if dist.is_initialized() else 0, takes_zigzags(run))
+    return BatchPart.of(run.mesh, dist.get_rank() if dist.is_initialized() else 0, run.asked.is_zigzag)
 
 
 def dist_world_size() -> int:

@@ -49,12 +49,12 @@ def refuse(run: Run) -> None:
             f"a sequence of {positions} positions does not divide among a context axis of {count}; give +context= a "
             f"multiple of {count}."
         )
-    if getattr(run.options, "is_zigzag", False) and positions % (2 * count):
+    if run.asked.is_zigzag and positions % (2 * count):
         raise ConfigError(
-            f"with --attention-exchange {exchange_of(run)} each rank has two pieces of a sequence, and {positions} positions are "
-            f"not {2 * count} equal pieces; give +context= a multiple of {2 * count}, or take heads."
+            f"with --attention-exchange {run.asked.attention_exchange} each rank has two pieces of a sequence, and {positions} "
+            f"positions are not {2 * count} equal pieces; give +context= a multiple of {2 * count}, or take heads."
         )
-    if heads % count and exchange_of(run) == HEADS:
+    if heads % count and run.asked.attention_exchange == HEADS:
         raise ConfigError(
             f"{heads} heads do not divide among a context axis of {count}; use an axis whose size divides {heads}, "
             "or another number of "
@@ -74,11 +74,6 @@ def _shortened(model: ModelSpec, parts: int) -> ModelSpec:
     return dataclasses.replace(model, context=model.facts.sizes.context // parts)
 
 
-def exchange_of(run: Run) -> str:
-    """Returns what the attentions of a run exchange; rows without the option exchange heads."""
-    return getattr(run.options, "attention_exchange", HEADS)
-
-
 def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
     """Yields the exchanges of an attention.
 
@@ -91,7 +86,7 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
         return
     sizes = run.workload.model.facts.sizes
     of_tensor = stage.rows * sizes.context * sizes.width // run.mesh.parts("features") * run.product_bytes
-    for send in _SENDS[exchange_of(run)](stage.phase, run.mesh, of_tensor):
+    for send in _SENDS[run.asked.attention_exchange](stage.phase, run.mesh, of_tensor):
         yield Within(place, send)
 
 
@@ -127,7 +122,7 @@ _SENDS = {HEADS: _heads, GATHER: _gather, RING: _ring}
 
 def keeps(run: Run) -> Keeps:
     """Returns what attention keeps beyond what it would on one device: outputs that were sent on, where heads are exchanged."""
-    return _outputs if exchange_of(run) == HEADS else keeps_nothing
+    return _outputs if run.asked.attention_exchange == HEADS else keeps_nothing
 
 
 def _outputs(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> int:
@@ -158,7 +153,7 @@ def all_to_all(block: BlockPass) -> tuple[float, float]:
 
 def _textbook(run: Run) -> Term:
     """Returns the bytes of the attentions' exchanges, both ways, and of gradients summed over one axis more."""
-    factor, text = _FACTORS[exchange_of(run)]
+    factor, text = _FACTORS[run.asked.attention_exchange]
 
     def sent(run: Run, sizes: Sizes) -> float:
         count = run.mesh.axis("context")

@@ -21,14 +21,14 @@ def sent(run: Run, sizes: Sizes) -> float:
 
 def idle(run: Run) -> Idle:
     """Returns the share of a step in which a rank waits for the first or the last micro-batches."""
-    ranks, name = run.mesh.pipe, getattr(run.options, "schedule", "")
-    stages, count = (SCHEDULES[name].stages_per_rank, run.options.microbatches) if name else (1, 1)
+    ranks, name = run.mesh.pipe, run.asked.schedule
+    stages, count = (SCHEDULES[name].stages_per_rank, run.asked.microbatches) if name else (1, 1)
     return Idle("(p - 1) / (v m + p - 1)", (ranks - 1) / (stages * count + ranks - 1))
 
 
 def turns(run: Run) -> int | None:
     """Returns the micro-batches: under 1F1B the first rank has one in flight for each rank, and 1/p of the blocks."""
-    return run.options.microbatches if getattr(run.options, "schedule", "") == "1f1b" else None
+    return run.asked.microbatches if run.asked.schedule == "1f1b" else None
 
 
 HOOKS = AxisHooks(

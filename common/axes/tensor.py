@@ -112,7 +112,7 @@ def outputs(model: ModelSpec, mesh: Mesh, segment: Segment) -> int:
 
 def splits_sequence(run: Run) -> bool:
     """Returns whether a run cuts the sequence as well, between the pairs of layers."""
-    return getattr(run.options, "sequence_parallel", False)
+    return run.asked.sequence_parallel
 
 
 def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:

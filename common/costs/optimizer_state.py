@@ -78,7 +78,7 @@ def owned(run: Run, groups: Iterable[Iterable[Param]], ranks: int) -> list[tuple
 
 def spreads_state(run: Run) -> bool:
     """Returns whether replicas share out the optimizer state of what each of them has, as by an option of some rows."""
-    return getattr(run.options, "shard_optimizer", False)
+    return run.asked.shard_optimizer
 
 
 def owned_by_replicas(run: Run, params: Iterable[Param]) -> list[tuple[Sequence[Param], int]]:

@@ -33,6 +33,7 @@ from samestep.common.costs.stage_sends import boundary_sends, passes_of, shared_
 from samestep.common.costs.within import sends_within
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.mesh import Mesh
+from samestep.common.request import StrategyOptions
 from samestep.common.strategy import Run
 from samestep.common.workload.models.parameters import kinds_of_segments, trained
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment, parameters_of, shared_parameters
@@ -41,7 +42,7 @@ from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
 
 
 @dataclasses.dataclass(frozen=True)
-class _WholeBatch:
+class _WholeBatch(StrategyOptions):
     """The options of a pipeline that takes one batch at a time."""
 
     schedule: str = "gpipe"
@@ -136,7 +137,7 @@ def hybrid_footprints(run: Run, with_activations: bool = True) -> tuple[Footprin
         run: What is trained.
         with_activations: Whether to add up the saved activations of the stages.
     """
-    stages, schedule, microbatches = _stages(run), run.options.schedule, run.options.microbatches
+    stages, schedule, microbatches = _stages(run), run.asked.schedule, run.asked.microbatches
     kinds, alike, found = kinds_of_segments(run.workload.model), dict[object, list[Footprint]](), list[Footprint]()
     places = [[stage for stage in stages if stage.pipe == pipe] for pipe in range(run.mesh.pipe)]
     kept = pipeline_activation_bytes(run, schedule, microbatches) if with_activations else [None] * len(places)
@@ -149,7 +150,7 @@ def hybrid_footprints(run: Run, with_activations: bool = True) -> tuple[Footprin
 
 def _stages(run: Run) -> Sequence[_Stage]:
     split = run.mesh.cutting("layers", "features", "stacked", "parameters")  # replicas and batches decide nothing
-    return _cut(run.workload.model, run.options.schedule, split, run.mesh.parts("layers"))
+    return _cut(run.workload.model, run.asked.schedule, split, run.mesh.parts("layers"))
 
 
 @functools.lru_cache(maxsize=64)  # it does not depend on the batch, of which a search tries many
@@ -203,20 +204,20 @@ def _parts(run: Run) -> int:
 def _rows(run: Run) -> int:
     """Returns the examples of a micro-batch."""
     replicas = run.mesh.replicas
-    return run.batch_size // (replicas * run.options.microbatches * run.passes)
+    return run.batch_size // (replicas * run.asked.microbatches * run.passes)
 
 
 def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pipe: int) -> Iterator[Send]:
     """Predicts everything that a rank takes part in during a step; `messages` are those at the ends of passes."""
-    mesh, microbatches = run.mesh, run.options.microbatches
+    mesh, microbatches = run.mesh, run.asked.microbatches
     within = {
         (phase, number): [*itertools.chain(*sends)]
         for number, stage in enumerate(stages)
         if stage.pipe == pipe
         for phase, sends in zip(PHASES, sends_within(run, _rows(run), stage.segments), strict=False)
     }
-    schedule = SCHEDULES[run.options.schedule]
-    passes, last = passes_of(pipe, run.options.schedule, mesh.pipe, microbatches), schedule.last_phase
+    schedule = SCHEDULES[run.asked.schedule]
+    passes, last = passes_of(pipe, run.asked.schedule, mesh.pipe, microbatches), schedule.last_phase
     for _ in range(run.passes):
         left = collections.Counter(passes)
         for number in dict.fromkeys(number for _, number in passes):  # torch 2.13 gathers them ahead of the first pass

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 from samestep.common.catalog import framework_info, strategy_info
 from samestep.common.features.used import of_whole, takes_shares
 from samestep.common.mesh import Mesh
+from samestep.common.request import StrategyOptions
 from samestep.common.steps.log import Log
-from samestep.common.strategy import NoOptions, Run
+from samestep.common.strategy import Run
 from samestep.common.techniques.used import counts_devices
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def reference_of(run: Run) -> Run:
         mesh=Mesh((("data", devices),)),
         dtype="float64",
         threads=1,
-        options=NoOptions(),
+        options=StrategyOptions(),
         techniques=techniques,
     )
 

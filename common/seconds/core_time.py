@@ -74,13 +74,13 @@ class Taken:
         """Returns how a run divides its batch."""
         rows = run.examples_per_pass
         if cls.is_staged(run):
-            return cls(rows // run.options.microbatches, run.options.schedule)
+            return cls(rows // run.asked.microbatches, run.asked.schedule)
         return cls(rows)
 
     @staticmethod
     def is_staged(run: Run) -> bool:
         """Returns whether a run takes its batch in the micro-batches of a pipeline."""
-        return "schedule" in run.strategy.options.__dataclass_fields__
+        return run.strategy.options.schedule != ""
 
     def microbatches(self, run: Run) -> int:
         """Returns the micro-batches of each replica."""

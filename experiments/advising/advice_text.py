@@ -159,7 +159,7 @@ COLUMNS: tuple[Column[Timed], ...] = (
 
 
 def _schedule(timed: Timed) -> str:
-    return timed.candidate.run.options.schedule if num_stage_ranks(timed.candidate.run) > 1 else ""
+    return timed.candidate.run.asked.schedule if num_stage_ranks(timed.candidate.run) > 1 else ""
 
 
 def figures(timed: Timed, advice: Advice) -> dict[str, Scalar]:

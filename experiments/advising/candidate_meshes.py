@@ -10,6 +10,7 @@ from samestep.common.axes.used import hooks_of
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
 from samestep.common.mesh import AXES, SPLITS_MODEL, Dimension, Mesh, divisors
+from samestep.common.request import StrategyOptions
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import flags_of
@@ -81,7 +82,7 @@ ROWS = (ONE, *WHOLE, *ALONE, POSITIONS, EXPERTS, SPREAD, *SPLIT)
 
 
 @dataclasses.dataclass(frozen=True)
-class ComposedOptions:
+class ComposedOptions(StrategyOptions):
     """The options of a pipeline whose norms are split along `tensor`; `held.py` says who holds its optimizer state."""
 
     schedule: str = "1f1b"
@@ -121,8 +122,9 @@ class Candidate:
     @property
     def cell(self) -> str:
         """The cell for `samestep predict`, if it knows the strategy."""
-        staged = {"schedule": None, "microbatches": None} if Taken.is_staged(self.run) else {}
-        given = {name: getattr(self.run.options, name) for name in staged}
+        asked, given = self.run.asked, dict[str, object]()
+        if Taken.is_staged(self.run):
+            given = {"schedule": asked.schedule, "microbatches": asked.microbatches}
         given |= {"shard_optimizer": "true"} if self.row.shards_optimizer else {}
         given |= {"accumulation_steps": self.run.passes} if self.run.passes > 1 else {}
         given |= {"recompute": "true"} if self.forward_passes > 1 else {}

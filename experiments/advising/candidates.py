@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from samestep.common.axes.used import check_split
-from samestep.common.catalog import strategy_info
+from samestep.common.catalog import read_options, strategy_info
 from samestep.common.errors import ConfigError
 from samestep.common.features.used import refuse_features
 from samestep.common.mesh import Mesh
+from samestep.common.request import StrategyOptions
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_positions
@@ -231,10 +232,10 @@ class _Trial:
         return None
 
 
-def _options(base: Run, row: RankedStrategy, mesh: Mesh) -> object:
+def _options(base: Run, row: RankedStrategy, mesh: Mesh) -> StrategyOptions:
     """Returns the options of a row, or of a composition, whose norms are split along `tensor` if the sequence can be."""
     if row != MEGATRON:
-        make = strategy_info(FRAMEWORK, row.strategy).options
-        return make(shard_optimizer=True) if row.shards_optimizer else make()
+        info = strategy_info(FRAMEWORK, row.strategy)
+        return read_options(FRAMEWORK, info, {"shard_optimizer": True} if row.shards_optimizer else {})
     tokens = num_positions(base.workload.model)
     return ComposedOptions(sequence_parallel=tokens % math.prod(map(mesh.parts, ("features", "positions"))) == 0)

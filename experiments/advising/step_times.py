@@ -57,7 +57,7 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
         microbatch_size=candidate.microbatch_size,
         **Layout.sizes_along(run.mesh),
         beside=Layout.beside_of(run.mesh),
-        schedule=run.options.schedule if num_stage_ranks(run) > 1 else "1f1b",
+        schedule=run.asked.schedule if num_stage_ranks(run) > 1 else "1f1b",
         sharding=0 if in_shards and row not in rows.SPLIT else row.sharding,
         forward_passes=candidate.forward_passes,
         overlaps=row in (*rows.WHOLE, rows.POSITIONS, rows.EXPERTS, rows.SHARDED_EXPERTS) and period == 1,

@@ -79,7 +79,7 @@ def _batch(run: Run, place: int) -> str:
     parts, positions = run.mesh.replicas, run.mesh.parts("positions")
     each, part = run.batch_size // parts, run.mesh.part(place, "examples")
     told = f"examples {part * each + 1} to {(part + 1) * each}" if parts > 1 else f"all {run.batch_size} examples"
-    if vars(run.options).get("consistency") == "serial":
+    if run.asked.is_serial:
         told = f"all {run.batch_size} examples, in turn"
     if positions > 1:
         told += f", positions {run.mesh.part(place, 'positions') + 1}/{positions}"

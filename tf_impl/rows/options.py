@@ -6,13 +6,13 @@ import re
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
 from samestep.common.mesh import GATHER, HEADS
-from samestep.common.request import MAX_PROCESSES
+from samestep.common.request import MAX_PROCESSES, StrategyOptions
 from samestep.tf_impl.tpu.probe import grpc_address
 from samestep.tf_impl.tpu.tpu_topology import GENERATIONS, Topology
 
 
 @dataclasses.dataclass(frozen=True)
-class MirroredOptions:
+class MirroredOptions(StrategyOptions):
     """How mirrored sums the gradients."""
 
     reduce: str = flag(
@@ -23,7 +23,7 @@ class MirroredOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class ContextOptions:
+class ContextOptions(StrategyOptions):
     """What attentions exchange along the axis `context`."""
 
     attention_exchange: str = flag(
@@ -40,14 +40,14 @@ class ContextOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class DTensorOptions:
+class DTensorOptions(StrategyOptions):
     """The options of tf:dtensor: how many processes drive its devices."""
 
     clients: int = flag(1, "number of processes that share the devices", least=1, most=MAX_PROCESSES)
 
 
 @dataclasses.dataclass(frozen=True)
-class ParameterServerOptions:
+class ParameterServerOptions(StrategyOptions):
     """Over how many servers parameter_server spreads the variables, and whether workers wait for each other."""
 
     parameter_servers: int = flag(
@@ -69,7 +69,7 @@ class ParameterServerOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class TpuOptions:
+class TpuOptions(StrategyOptions):
     """Where the TPU is, or which it would be."""
 
     tpu: str | None = flag(

@@ -5,13 +5,14 @@ import dataclasses
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
 from samestep.common.mesh import GATHER, HEADS, RING
+from samestep.common.request import StrategyOptions
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import spell_exchanges
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 
 @dataclasses.dataclass(frozen=True)
-class C10dOptions:
+class C10dOptions(StrategyOptions):
     """How c10d sums the gradients."""
 
     ring: bool = flag(False, "sum by a ring of 2(N-1) sends and receives between neighbors instead of an all_reduce")
@@ -28,7 +29,7 @@ def check_ring(run: Run[C10dOptions]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class DdpOptions:
+class DdpOptions(StrategyOptions):
     """How DDP groups the gradients."""
 
     bucket_bytes: int | None = flag(
@@ -52,7 +53,7 @@ def check_buckets(run: Run[DdpOptions]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class DeepSpeedOptions:
+class DeepSpeedOptions(StrategyOptions):
     """What deepspeed's engine splits."""
 
     zero_stage: int = flag(
@@ -66,7 +67,7 @@ class DeepSpeedOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class PipelineOptions:
+class PipelineOptions(StrategyOptions):
     """The options of the rows that run a pipeline."""
 
     schedule: str = flag(
@@ -78,14 +79,14 @@ class PipelineOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class TensorOptions:
+class TensorOptions(StrategyOptions):
     """How tp treats what lies between the pairs of layers."""
 
     sequence_parallel: bool = flag(False, "shard a transformer's norms and residuals along the sequence")
 
 
 @dataclasses.dataclass(frozen=True)
-class ContextOptions:
+class ContextOptions(StrategyOptions):
     """What attentions exchange along the axis `context`."""
 
     attention_exchange: str = flag(
@@ -112,18 +113,13 @@ class HybridOptions(PipelineOptions, ContextOptions):
     )
 
 
-def takes_zigzags(run: Run) -> bool:
-    """Returns whether a rank of a run has early and late positions; see `Chunk`."""
-    return isinstance(run.options, ContextOptions) and run.options.is_zigzag
-
-
 def refuse_lonely(run: Run) -> None:
     """Refuses to exchange keys and values along no axis, for rows that have other axes.
 
     Raises:
         ConfigError: It is asked for.
     """
-    if takes_zigzags(run) and run.mesh.parts("positions") == 1:
+    if run.asked.is_zigzag and run.mesh.parts("positions") == 1:
         raise ConfigError(
             f"--attention-exchange {run.options.attention_exchange} needs positions in parts, and {run.mesh} has no axis for "
             "them; add context=2 to --mesh, or leave it out."
@@ -131,7 +127,7 @@ def refuse_lonely(run: Run) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class ConsistencyOptions:
+class ConsistencyOptions(StrategyOptions):
     """When a server applies what it is sent."""
 
     consistency: str = flag(

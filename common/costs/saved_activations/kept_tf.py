@@ -215,4 +215,4 @@ def saved(run: Run, as_it_comes: bool) -> SavedLists:
         run: What is trained.
         as_it_comes: As in torch; no layer here does that.
     """
-    return _SAVED[getattr(run.options, "gathers_keys", False), run.product_bytes != run.item_bytes]
+    return _SAVED[run.asked.gathers_keys, run.product_bytes != run.item_bytes]
