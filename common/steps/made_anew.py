@@ -32,7 +32,7 @@ def _with_rows(
     for step in steps:
         while len(later) > 1 and later[1][0] <= step.number:
             later.popleft()
-        sums = {phase: _rows(each, later[0][1]) for phase, each in (step.sums or {}).items()}
+        sums = {phase: each.take(later[0][1]) for phase, each in (step.sums or {}).items()}
         splits = [dataclasses.replace(each, name=names.get(each.name, each.name)) for each in step.splits]
         yield dataclasses.replace(step, sums=sums or None, splits=tuple(splits))
 
@@ -64,9 +64,9 @@ class _Seen:
                     self._compare(group, begun, sums["weight"])
 
     def _compare(self, group: Sequence[int], begun: Sums, now: Sums) -> None:
-        before = _rows(now, slice(group[0]))
+        before = now.take(slice(group[0]))
         for place in group:
-            self.alike[place] |= {*np.flatnonzero(before.are_as(_rows(begun, slice(place, place + 1)))).tolist()}
+            self.alike[place] |= {*np.flatnonzero(before.are_as(begun.take(slice(place, place + 1)))).tolist()}
 
 
 def with_networks_joined(run: RecordedRun, added: Sequence[Sequence[str]]) -> RecordedRun:
@@ -125,7 +125,3 @@ def _earlier(run: RecordedRun, group: Sequence[int], seen: _Seen, begin: int) ->
 def _kind(tensor: RecordedTensor) -> tuple[object, ...]:
     last = _LAST.findall(tensor.name) if tensor.role == "buffer" else ()
     return tensor.role, tensor.dtype, tensor.piece.shape, *last
-
-
-def _rows(sums: Sums, places: np.ndarray | slice) -> Sums:
-    return Sums(sums.projections[places], sums.square[places], sums.bits[places])

@@ -32,6 +32,8 @@ the weights after the update, if the script has written others before the next s
 PHASES: tuple[Phase, ...] = get_args(Phase)
 MOVED, UPDATED = PHASES[3:5]
 """Phases that only scripts which write weights have."""
+INITIAL = -1
+"""The number of the frame of the initial weights."""
 ARGUMENT = 4
 """The bytes that are kept for each example of one argument."""
 FOLLOWER = "follower"
@@ -149,6 +151,18 @@ def stats_dtype(is_float64: bool) -> np.dtype:
     return np.dtype(
         [("projections", "<f8" if is_float64 else "<f4", (PROJECTIONS,)), ("square", "<f8"), ("bits", "<u8")]
     )
+
+
+def absent(size: int, dtype: np.dtype) -> np.ndarray:
+    """Returns what is kept of tensors that have no numbers in a phase.
+
+    Args:
+        size: How many there are.
+        dtype: What `stats_dtype` returned.
+    """
+    stats = np.zeros(size, dtype)
+    stats["projections"], stats["square"] = np.nan, np.nan
+    return stats
 
 
 def rank_file(rank: int) -> str:

@@ -36,6 +36,27 @@ class Sums:
         """The norm of each tensor, float64 [tensors]."""
         return np.sqrt(self.square)
 
+    def take(self, places: np.ndarray | slice) -> "Sums":
+        """Returns the rows of some tensors.
+
+        Args:
+            places: Where they are.
+        """
+        return Sums(self.projections[places], self.square[places], self.bits[places])
+
+    def where(self, is_own: np.ndarray, other: "Sums") -> "Sums":
+        """Returns these rows where a condition holds, and others elsewhere.
+
+        Args:
+            is_own: Whether it holds, bool [tensors].
+            other: The sums of as many tensors.
+        """
+        return Sums(
+            np.where(is_own[:, None], self.projections, other.projections),
+            np.where(is_own, self.square, other.square),
+            np.where(is_own, self.bits, other.bits),
+        )
+
     def are_as(self, other: "Sums") -> np.ndarray:
         """Returns which tensors hold the same numbers, allowing for projections that were added up in another order.
 

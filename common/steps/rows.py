@@ -12,12 +12,14 @@ References:
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-_STEP, _FIRST, _SECOND = (np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-_SHIFTS = tuple(np.uint64(each) for each in (30, 27, 31))
+_FACTORS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_STEP, _FIRST, _SECOND = map(np.uint64, _FACTORS)
+_SHIFTS = 30, 27, 31
 _HALF = np.dtype("<u4")
 INPUT_STRIDE = 2**40
 """The distance between the coefficients of two inputs."""
@@ -48,10 +50,37 @@ def mix(values: np.ndarray) -> np.ndarray:
     Args:
         values: uint64 of any shape.
     """
-    first, second, third = _SHIFTS
+    first, second, third = map(np.uint64, _SHIFTS)
     values = (values ^ (values >> first)) * _FIRST
     values = (values ^ (values >> second)) * _SECOND
     return values ^ (values >> third)
+
+
+def signed(value: int) -> int:
+    """Returns an unsigned integer of 64 bits as the signed one with the same bits."""
+    return value - 2**64 if value >= 2**63 else value
+
+
+def signed_coefficients(place: int, index: Any, shift: Callable[[Any, int], Any]) -> Any:
+    """Returns some of the coefficients of an input, on a device, whose integers have a sign.
+
+    Args:
+        place: The place of the input among the tensors of the call, from 0.
+        index: The places of the numbers in an example, a tensor of int64 of any shape.
+        shift: Shifts such a tensor to the right, and copies the sign.
+
+    Returns:
+        int64 of the same bits as those of `coefficients`.
+    """
+
+    def mixed(values: Any, places: int) -> Any:
+        return values ^ shift(values, places) & (1 << 64 - places) - 1
+
+    step, *factors = map(signed, _FACTORS)
+    values = (index + (place * INPUT_STRIDE + 1)) * step
+    for factor, places in zip(factors, _SHIFTS, strict=False):
+        values = mixed(values, places) * factor
+    return mixed(values, _SHIFTS[-1]) | 1
 
 
 def is_channels_last(shape: Sequence[int | None]) -> bool:

@@ -17,12 +17,10 @@ from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.mistakes.mistake import counted, few
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.rank_reading import read_rank
-from samestep.common.steps.record import RecordedStep, RecordHeader, rank_files
+from samestep.common.steps.record import INITIAL, RecordedStep, RecordHeader, rank_files
 from samestep.experiments.recording.exchange import ExchangeFacts
 from samestep.experiments.recording.pass_facts import PassFacts
 
-INITIAL = -1
-"""The number of the frame with the initial weights."""
 _ENOUGH = 3
 """The number of steps after which something that happened at every one of them is reported."""
 
@@ -44,7 +42,7 @@ class RecordFacts:
         self.passes = PassFacts(headers[0].framework)
         self.skipped, self.evaluated, self.used_again = list[int](), list[int](), list[int]()
         self._used: np.ndarray | None = (
-            None  # the bits of the gradients of a step with a loss, and of those after it without one
+            None  # the gradients' bits, of a step with a loss and those after it without one
         )
         self.schedule = Counter[int]()
         self._is_whole, self._initial = _whole(headers), list[np.ndarray]()

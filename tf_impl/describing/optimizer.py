@@ -72,10 +72,8 @@ def _moved_otherwise(source: str, slots: Sequence[str], rate: float, params: Map
     for _ in range(_STEPS):
         whole.apply([tf.constant(each) for each in gradients], variables)
     for (name, value), gradient, variable in zip(params.items(), gradients, variables, strict=True):
-        alone, state = (
-            tf.Variable(value, name=name.rpartition("/")[2]),
-            [tf.Variable(np.zeros_like(value)) for _ in slots],
-        )
+        alone = tf.Variable(value, name=name.rpartition("/")[2])
+        state = [tf.Variable(np.zeros_like(value)) for _ in slots]
         for step in range(1, _STEPS + 1):
             own.update(spec, alone, tf.constant(gradient), state, tf.constant(own.coefficients(spec, step), tf.float64))
         ended = np.asarray(variable)

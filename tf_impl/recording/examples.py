@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager import record
 
 from samestep.common.steps.argument_names import names_of
-from samestep.common.steps.rows import INPUT_STRIDE, MANY_PIXELS, coefficients, is_channels_last
+from samestep.common.steps.rows import MANY_PIXELS, coefficients, is_channels_last, signed_coefficients
 from samestep.tf_impl.recording.padding import padding_of, without_padding
 
 _KINDS = (tf.Tensor, np.ndarray)
@@ -196,23 +196,10 @@ def _sums_as_they_lie(values: tf.Tensor, place: int) -> tf.Tensor:
     size = values.shape[1:].num_elements()
     words = tf.reshape(words, [tf.shape(words)[0], tf.reduce_prod(tf.shape(words)[1:]) if size is None else size])
     if size is None:
-        return tf.reduce_sum(words * _coefficients(place, tf.shape(words)[1]), axis=1)
+        index = tf.range(tf.shape(words, tf.int64)[1])
+        return tf.reduce_sum(words * signed_coefficients(place, index, _shifted), axis=1)
     return tf.reduce_sum(words * coefficients(place, size).view(np.int64), axis=1)
 
 
-def _coefficients(place: int, size: tf.Tensor) -> tf.Tensor:
-    """Returns the coefficients of examples whose size is not known while the graph is built."""
-    values = (tf.range(tf.cast(size, tf.int64)) + (place * INPUT_STRIDE + 1)) * _signed(0x9E3779B97F4A7C15)
-    values = tf.bitwise.bitwise_xor(values, _shifted(values, 30)) * _signed(0xBF58476D1CE4E5B9)
-    values = tf.bitwise.bitwise_xor(values, _shifted(values, 27)) * _signed(0x94D049BB133111EB)
-    return tf.bitwise.bitwise_or(tf.bitwise.bitwise_xor(values, _shifted(values, 31)), tf.constant(1, tf.int64))
-
-
 def _shifted(values: tf.Tensor, places: int) -> tf.Tensor:
-    """Returns a shift of unsigned numbers: TensorFlow's shift of int64 copies the sign."""
-    shifted = tf.bitwise.right_shift(values, tf.constant(places, tf.int64))
-    return tf.bitwise.bitwise_and(shifted, tf.constant((1 << (64 - places)) - 1, tf.int64))
-
-
-def _signed(value: int) -> int:
-    return value - 2**64 if value >= 2**63 else value
+    return tf.bitwise.right_shift(values, tf.constant(places, tf.int64))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.steps.record import Phase
+from samestep.common.steps.record import Phase, absent
 from samestep.tf_impl.recording.journal import Journal, Note
 from samestep.tf_impl.recording.rings import Ring
 from samestep.tf_impl.recording.tensors import Held
@@ -116,21 +116,9 @@ def merged(
         places: The places of its tensors among all; -1 for one that another optimizer updates by now.
         last: The weights of all, which become those of this step.
     """
-    stats: dict[Phase, np.ndarray] = {phase: empty(len(last), last.dtype) for phase in found[0]} | {"weight": last}
+    stats: dict[Phase, np.ndarray] = {phase: absent(len(last), last.dtype) for phase in found[0]} | {"weight": last}
     for seen, own in zip(found, map(np.array, places), strict=True):
         for phase, rows in seen.items():
             is_there = (own >= 0) & ((rows["bits"] != 0) | ~np.isnan(rows["square"]))
             stats[phase][own[is_there]] = rows[is_there]
     return stats
-
-
-def empty(size: int, dtype: np.dtype) -> np.ndarray:
-    """Returns the statistics of tensors that are not there.
-
-    Args:
-        size: How many there are.
-        dtype: The dtype of the statistics.
-    """
-    made = np.zeros(size, dtype)
-    made["projections"], made["square"] = np.nan, np.nan
-    return made

@@ -80,9 +80,8 @@ class Journal:
         self._arguments = ArgumentRings(self._num_rows)
         self._notes, self._alike = Ring(capacity, WIDTH + FEW), b""
         self.num_lost = self.num_read = 0
-        self.scalars: Mapping[str, float] | None = (
-            None  # of the last step that was written, if all of a step like it is known
-        )
+        # Of the last step that was written, if all of a step like it is known.
+        self.scalars: Mapping[str, float] | None = None
         self.open_step, self.is_joined = OpenStep(), False
 
     # --- in a graph ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from samestep.common.steps.record import Phase, RecordedStep
+from samestep.common.steps.record import INITIAL, Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.between_steps import BetweenSteps
 from samestep.tf_impl.recording.dtypes import dtype_of_products
@@ -26,9 +26,6 @@ from samestep.tf_impl.recording.predicted import Predicted
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.start import FirstWeights
 from samestep.tf_impl.recording.tensors import Held, TensorTable, replica_id
-
-INITIAL = -1
-"""The number of the frame with the initial weights."""
 
 
 class Session:

@@ -15,10 +15,9 @@ from tensorflow.python.eager import record
 
 from samestep.common.files.arrays import read_arrays, save_arrays
 from samestep.common.files.writing import replacing
-from samestep.common.steps.record import FOLLOWER, stats_dtype
+from samestep.common.steps.record import FOLLOWER, absent, stats_dtype
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.dtypes import rounding_of_products
-from samestep.tf_impl.recording.joined import empty
 from samestep.tf_impl.recording.plans import is_wide
 from samestep.tf_impl.recording.statistics import Statistics, unpack
 from samestep.tf_impl.recording.tensors import Held, TensorTable
@@ -95,7 +94,7 @@ class FirstWeights:
             replica: The replica that holds them.
             held: The variables.
         """
-        weights = empty(len(held), stats_dtype(is_wide(held)))
+        weights = absent(len(held), stats_dtype(is_wide(held)))
         for place, each in enumerate(held):
             if (seen := self._row_of(replica, each)) is not None:
                 weights[place] = seen

@@ -1,6 +1,7 @@
 """The tensors of a script: the variables of the models that it trains, and of its optimizers."""
 
 import dataclasses
+import itertools
 import operator
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -89,9 +90,8 @@ class TensorTable:
             self._networks.remove(network)
             self._forget(network)
         for model in models:
-            variables = sorted(
-                _variables_of(model), key=operator.itemgetter(2), reverse=True
-            )  # buffers last, as in torch
+            # Buffers last, as in torch.
+            variables = sorted(_variables_of(model), key=operator.itemgetter(2), reverse=True)
             self._follow([(variable, layer, None) for layer, variable, _ in variables])
 
     def of_optimizer(self, variables: Sequence[Any], averages: Iterable[tuple[Any, Any]] = ()) -> list[Held]:
@@ -146,7 +146,8 @@ class TensorTable:
             self.held.append(known)
             return
         path = variable.path if isinstance(variable, KERAS_VARIABLE) else variable.name.partition(":")[0]
-        name = next(each for each in _spellings(first + path) if each not in self._names)
+        numbered = (f"{first}{path}#{number}" for number in itertools.count(2))
+        name = next(each for each in itertools.chain([first + path], numbered) if each not in self._names)
         kind, last = type(layer).__name__ if layer else "", path.rpartition("/")[2]
         equation = layer.equation if isinstance(layer, keras.layers.EinsumDense) else ""
         layout = layout or layout_of(kind, last, container.shape, equation)
@@ -163,14 +164,6 @@ def _variables_of(model: keras.layers.Layer) -> Iterator[tuple[keras.layers.Laye
         if not isinstance(layer, keras.metrics.Metric):
             yield from ((layer, each, "parameter") for each in layer._trainable_variables)
             yield from ((layer, each, "buffer") for each in layer._non_trainable_variables)
-
-
-def _spellings(path: str) -> Iterator[str]:
-    yield path
-    number = 2
-    while True:
-        yield f"{path}#{number}"
-        number += 1
 
 
 def replica_id() -> int:

@@ -1,6 +1,5 @@
 """The parameters of FullyShardedDataParallel (FSDP1): parts of a flat parameter, which is sharded regardless of their borders."""
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,33 +7,16 @@ import torch
 from torch import nn
 
 from samestep.common.steps.projections import Piece
+from samestep.common.steps.record import RecordedTensor
+from samestep.torch_impl.recording.followed_tensor import Held
+from samestep.torch_impl.recording.pieces import dtype_of
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class FlatTensor:
-    """A parameter that is part of a flat one.
+def flat_tensors(module: nn.Module) -> Iterator[tuple[Held, torch.Tensor]]:
+    """Yields the parameters that a module holds in a flat one, with that one; nothing if it is not FSDP1's.
 
-    Attributes:
-        name: The name below the wrapped module.
-        layer: The class of the module that holds it.
-        piece: What this process holds of it, which may be nothing.
-        owner: The parameter that the optimizer holds.
-        also: The ids of other parameters with the same numbers.
-        value: Reads the piece.
-        gradient: Reads its piece of the gradient; None if there is none.
+    Their names are those below the module. Of a parameter, this process may hold nothing.
     """
-
-    name: str
-    layer: str
-    piece: Piece
-    owner: torch.Tensor
-    also: tuple[int, ...]
-    value: Callable[[], torch.Tensor]
-    gradient: Callable[[], torch.Tensor | None]
-
-
-def flat_tensors(module: nn.Module) -> Iterator[FlatTensor]:
-    """Yields the parameters that a module holds in a flat one; nothing if it is not FSDP1's."""
     handle: Any = module.__dict__.get("_handle")
     flat = getattr(handle, "flat_param", None)
     if flat is None or not getattr(flat, "_shard_param_infos", None):
@@ -44,22 +26,17 @@ def flat_tensors(module: nn.Module) -> Iterator[FlatTensor]:
         size = info.numel_in_shard if info.in_shard else 0
         start = info.intra_param_start_idx if info.in_shard else 0
         own = flat._params[place] if handle._use_orig_params else flat
-        yield FlatTensor(
-            name,
-            type(where.module).__name__,
-            Piece(tuple(shape), (start,), (size,), is_flat=True),
-            own,
-            (id(flat),),
-            _reader(flat, info.offset_in_shard if size else 0, size),
-            (lambda own=own: own.grad if own.grad is not None else None)
-            if handle._use_orig_params
-            else _gradient_reader(flat, info.offset_in_shard if size else 0, size),
-        )
+        piece, offset = Piece(tuple(shape), (start,), (size,), is_flat=True), info.offset_in_shard if size else 0
+        tensor = RecordedTensor(name, dtype_of(own), piece, layer=type(where.module).__name__)
+        yield Held(tensor, own, *_readers(own, flat, slice(offset, offset + size))), flat
 
 
-def _reader(flat: nn.Parameter, offset: int, size: int) -> Callable[[], torch.Tensor]:
-    return lambda: flat.detach()[offset : offset + size]
+def _readers(
+    own: torch.Tensor, flat: torch.Tensor, cut: slice
+) -> tuple[Callable[[], torch.Tensor], Callable[[], torch.Tensor | None]]:
+    """Returns what reads a part of a flat parameter, and of its gradient, which the parameter may hold itself."""
 
+    def gradient() -> torch.Tensor | None:
+        return own.grad if own is not flat or own.grad is None else own.grad[cut]
 
-def _gradient_reader(flat: nn.Parameter, offset: int, size: int) -> Callable[[], torch.Tensor | None]:
-    return lambda: None if flat.grad is None else flat.grad[offset : offset + size]
+    return lambda: flat.detach()[cut], gradient

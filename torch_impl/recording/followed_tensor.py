@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -28,3 +29,7 @@ class Held:
     gradient: Callable[[], torch.Tensor | None]
     copies: tuple[Copy, ...] = ()
     is_updated: bool = True
+
+
+def nothing() -> Any:
+    """Reads the gradient of a tensor that is not looked at, and the weights of one that the script has deleted."""

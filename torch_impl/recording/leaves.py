@@ -11,8 +11,7 @@ import torch
 
 from samestep.common.steps.record import RecordedTensor
 from samestep.torch_impl.recording.followed_tensor import Held
-from samestep.torch_impl.recording.pieces import as_real, piece_of
-from samestep.torch_impl.recording.tensors import dtype_of, gradient_as_real
+from samestep.torch_impl.recording.pieces import as_real, dtype_of, gradient_as_real, piece_of
 
 _OURS = ("torch", "samestep")
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from samestep.common.steps.projections import Piece, told_bits
-from samestep.common.steps.record import stats_dtype
+from samestep.common.steps.record import absent, stats_dtype
 from samestep.common.steps.recording import DENSE_STEPS, Recorder
 from samestep.torch_impl.recording.places import is_of_many, layouts
 from samestep.torch_impl.recording.statistics import Pending, Statistics
@@ -45,12 +45,7 @@ class OwnGradients:
 
     def _follower(self, parameter: torch.Tensor) -> Callable[[torch.Tensor], None]:
         key, statistics = id(parameter), Statistics([Piece.whole(tuple(parameter.shape))], is_float64=True)
-        see = self._recorder.guarded(functools.partial(self._see, key, parameter.numel(), statistics))
-
-        def hook(gradient: torch.Tensor) -> None:
-            see(gradient)
-
-        return hook
+        return self._recorder.guarded(functools.partial(self._see, key, parameter.numel(), statistics))
 
     def _see(self, key: int, size: int, statistics: Statistics, gradient: torch.Tensor) -> None:
         number, every = self._recorder.number, self._recorder.options.every
@@ -70,8 +65,7 @@ class OwnGradients:
         """
         if not self.passes:
             return None
-        stats = np.zeros(len(parameters), stats_dtype(is_float64))
-        stats["projections"], stats["square"] = np.nan, np.nan
+        stats = absent(len(parameters), stats_dtype(is_float64))
         for row, parameter in zip(stats, parameters, strict=True):
             passes = [each.resolve()[0] for each in self.passes.get(id(parameter), ())]
             if passes:

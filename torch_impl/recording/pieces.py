@@ -70,6 +70,17 @@ def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return local.to_dense() if local.layout != torch.strided else local
 
 
+def gradient_as_real(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Returns the gradient of a tensor that may be complex; None if there is none."""
+    gradient = gradient_of(tensor)
+    return None if gradient is None else as_real(gradient)
+
+
+def dtype_of(tensor: torch.Tensor) -> str:
+    """Returns the dtype of a tensor's numbers, as a record spells it."""
+    return str(tensor.dtype.to_real()).removeprefix("torch.")
+
+
 def has_no_numbers(tensor: torch.Tensor) -> bool:
     """Returns whether a tensor has a shape only: on the device "meta", or of a FakeTensorMode, whose module imports slowly."""
     return tensor.is_meta or type(tensor).__name__ == "FakeTensor"

@@ -19,12 +19,20 @@ from torch.optim import Optimizer
 from samestep.common.objects import uncollected
 from samestep.common.steps.record import FOLLOWER, RecordedTensor
 from samestep.torch_impl.recording.flat import flat_tensors
-from samestep.torch_impl.recording.followed_tensor import Held
+from samestep.torch_impl.recording.followed_tensor import Held, nothing
 from samestep.torch_impl.recording.keras.layers import is_keras
 from samestep.torch_impl.recording.keras.variables import averages_of_keras, followers_of_keras, held_of_keras
 from samestep.torch_impl.recording.objects import find_objects, followers, outermost
 from samestep.torch_impl.recording.partitions import is_partitioned, partition_of
-from samestep.torch_impl.recording.pieces import as_real, gradient_of, has_no_numbers, local_of, piece_of
+from samestep.torch_impl.recording.pieces import (
+    as_real,
+    dtype_of,
+    gradient_as_real,
+    gradient_of,
+    has_no_numbers,
+    local_of,
+    piece_of,
+)
 from samestep.torch_impl.recording.places import shards
 
 _WRAPPERS = {"module", "_forward_module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"}
@@ -65,7 +73,8 @@ def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = (), gone:
     found = [*held, *others] or [*leaves]
     if partitioned:
         return found
-    networks = [sorted(_of_root(each), key=_is_buffer) for each in (*followers(idle, roots), *followed)]
+    idle_networks = (*followers(idle, roots), *followed)
+    networks = [sorted(_of_root(each), key=operator.attrgetter("tensor.role"), reverse=True) for each in idle_networks]
     return [*found, *_of_followers(filter(None, [*networks, *averages_of_keras(roots)]), found)]
 
 
@@ -76,16 +85,8 @@ def _of_followers(networks: Iterable[Sequence[Held]], found: Sequence[Held]) -> 
         first = f"{FOLLOWER}{number if number > 1 else ''}."
         for each in network:
             tensor = dataclasses.replace(each.tensor, name=first + each.tensor.name, role=FOLLOWER, is_trained=False)
-            held.append(dataclasses.replace(each, tensor=tensor, gradient=_no_gradient, is_updated=False))
+            held.append(dataclasses.replace(each, tensor=tensor, gradient=nothing, is_updated=False))
     return with_places(held, [each.tensor.name for each in found])
-
-
-def _is_buffer(held: Held) -> bool:
-    return held.tensor.role != "parameter"
-
-
-def _no_gradient() -> None:
-    """Reads what a follower was given."""
 
 
 def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
@@ -142,12 +143,10 @@ def _of_module(root: nn.Module) -> list[Held]:
     """Returns the parameters and the floating-point buffers of a module."""
     found, flat = [], set()
     for path, module in root.named_modules():
-        for each in flat_tensors(module):
-            tensor = RecordedTensor(
-                _stripped(f"{path}.{each.name}"), dtype_of(each.owner), each.piece, layer=each.layer
-            )
-            found.append(Held(tensor, each.owner, each.value, each.gradient))
-            flat |= {id(each.owner), *each.also}
+        for each, whole in flat_tensors(module):
+            tensor = dataclasses.replace(each.tensor, name=_stripped(f"{path}.{each.tensor.name}"))
+            found.append(dataclasses.replace(each, tensor=tensor))
+            flat |= {id(each.owner), id(whole)}
     layers, sharded = dict(root.named_modules()), shards(root)
     for name, whole in root.named_parameters():
         each = sharded.get(id(whole), whole)
@@ -193,12 +192,6 @@ def _held(name: str, tensor: torch.Tensor, layer: str, role: str = "parameter") 
     return Held(info, tensor, lambda: local_of(tensor), lambda: gradient_of(tensor))
 
 
-def gradient_as_real(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Returns the gradient of a tensor that may be complex; None if there is none."""
-    gradient = gradient_of(tensor)
-    return None if gradient is None else as_real(gradient)
-
-
 def _stripped(name: str) -> str:
     return ".".join([part for part in name.split(".") if part and part not in _WRAPPERS])
 
@@ -231,8 +224,3 @@ def _class_name(module: nn.Module) -> str:
     kinds = type(module).__mro__
     is_sharded = kinds[1].__name__ == "FSDPModule"
     return kinds[2].__name__ if is_sharded else kinds[0].__name__
-
-
-def dtype_of(tensor: torch.Tensor) -> str:
-    """Returns the dtype of a tensor's numbers, as a record spells it."""
-    return str(tensor.dtype.to_real()).removeprefix("torch.")

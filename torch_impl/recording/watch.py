@@ -3,16 +3,15 @@
 import dataclasses
 import gc
 from collections.abc import Callable, Sequence, Set
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from samestep.common.steps.record import FOLLOWER, Phase, RecordedStep
+from samestep.common.steps.record import FOLLOWER, INITIAL, Phase, RecordedStep, absent
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.deleted import CalledModules, Owned, ids_in_use
-from samestep.torch_impl.recording.followed_tensor import Held
+from samestep.torch_impl.recording.followed_tensor import Held, nothing
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import as_real
 from samestep.torch_impl.recording.places import layouts, rank_and_world
@@ -23,8 +22,6 @@ from samestep.torch_impl.recording.step.written import WrittenWeights
 from samestep.torch_impl.recording.tensors import find_tensors, with_places
 
 _NOBODY = torch.zeros(0)
-INITIAL = -1
-"""The number of the frame with the initial weights."""
 
 
 class Watch:
@@ -60,10 +57,8 @@ class Watch:
         self._statistics = summaries_of(self._held)
         self._bits, self._strays = np.zeros(0, np.uint64), Strays()
         self.has_first = False  # whether the tensors are those before the first pass
-        self._given, self._is_grown = (
-            np.zeros(0, np.uint64),
-            False,
-        )  # the bits of the last gradients; with tensors added since
+        # The bits of the last gradients, and whether tensors were added since.
+        self._given, self._is_grown = np.zeros(0, np.uint64), False
         if not tensors:
             recorder.end("a backward pass ran, but no parameter of a module or an optimizer was found.")
             return
@@ -107,6 +102,10 @@ class Watch:
             weights = Statistics([each.tensor.piece for each in new], self._is_float64)(values).resolve()
         self._recorder.add([each.tensor for each in new], weights)
         self._held, self._is_grown, self._bits = [*self._held, *new], True, np.append(self._bits, weights["bits"])
+        self._look_anew()
+
+    def _look_anew(self) -> None:
+        """The tensors are other ones than before."""
         self._readers.clear()
         self._statistics = Statistics([each.tensor.piece for each in self._held], self._is_float64)
         self.written.follow(self._held)
@@ -130,14 +129,12 @@ class Watch:
             stats = self._seen()
             self._gone |= {place: stats[place] for place in gone}
             for place in gone:
-                left = {"owner": _NOBODY, "value": _nothing, "gradient": _nothing, "copies": ()}
+                left = {"owner": _NOBODY, "value": nothing, "gradient": nothing, "copies": ()}
                 self._held[place] = dataclasses.replace(self._held[place], **left)
             self._known = {id(each.owner) for each in self._held if each.tensor.role != FOLLOWER}
             self._known_last = frozenset()
-            self._readers.clear()
-            self._statistics = Statistics([each.tensor.piece for each in self._held], self._is_float64)
             self._strays.forget_deleted()
-            self.written.follow(self._held)
+            self._look_anew()
         over = [each for each in deleted if each.ids & held <= ids]
         self._classes += [each.kind for each in over]
         self._num_left = len(deleted) - len(over)
@@ -152,7 +149,7 @@ class Watch:
         """
         if own not in self._readers:
             self._readers[own] = [
-                each.gradient if own is None or id(each.owner) in own or not each.is_updated else _nothing
+                each.gradient if own is None or id(each.owner) in own or not each.is_updated else nothing
                 for each in self._held
             ]
         with torch.no_grad():
@@ -201,8 +198,7 @@ class Watch:
         given, self._given = self._given, gradient["bits"].copy()
         idle = np.flatnonzero(given == self._given[: len(given)]) if self._is_grown else []
         idle = [place for place in idle if before[place] == self._bits[place]]
-        for name, nothing in (("projections", np.nan), ("square", np.nan), ("bits", 0)):
-            gradient[name][idle] = nothing
+        gradient[idle] = absent(len(idle), gradient.dtype)
 
     def weights(self) -> np.ndarray:
         """Returns what the weights are now, as a record keeps it."""
@@ -223,10 +219,6 @@ class Watch:
         if self._gone:
             pending.known = [*self._gone], np.stack([*self._gone.values()])
         return pending
-
-
-def _nothing() -> Any:
-    """Reads the gradient of a parameter that is not looked at, and the weights of one that was deleted."""
 
 
 def _is_given(held: Held) -> bool:

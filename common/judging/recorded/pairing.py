@@ -97,7 +97,7 @@ class Pairing:
         place = self.places[side]
         if self._is_all[side] and len(place) == len(sums.square):
             return sums
-        return Sums(sums.projections[place], sums.square[place], sums.bits[place])
+        return sums.take(place)
 
 
 def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
@@ -211,9 +211,4 @@ def like(seen: Sums, whole: Sums, places: np.ndarray) -> Sums:
         whole: What the run has.
         places: The place in the rerun of each tensor of the run.
     """
-    is_known = places >= 0
-    return Sums(
-        np.where(is_known[:, None], seen.projections[places], whole.projections),
-        np.where(is_known, seen.square[places], whole.square),
-        np.where(is_known, seen.bits[places], whole.bits),
-    )
+    return seen.take(places).where(places >= 0, whole)

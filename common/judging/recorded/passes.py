@@ -81,9 +81,7 @@ def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
             following = [one.examples, other.examples]
         past[0].note(one)
         past[1].note(other)
-        is_known &= one.number < 0 or (
-            one.rows is not None and other.rows is not None and len(given[0]) < MOST_EXAMPLES
-        )
+        is_known &= one.number < 0 or (None not in (one.rows, other.rows) and len(given[0]) < MOST_EXAMPLES)
         for counts, own, step in zip(given, passes, (one, other), strict=True):
             counts.update(step.examples if is_known and step.examples else {})
             if is_known:

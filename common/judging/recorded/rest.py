@@ -52,12 +52,7 @@ def _as_updated(run: RecordedRun, step: RunStep) -> RunStep:
     sums = dict(step.sums or {})
     weight, updated = sums.pop("weight", None), sums.pop(UPDATED, None)
     if weight is not None and updated is not None:
-        is_follower = np.array([[each.role == FOLLOWER] for each in run.tensors])
-        sums["weight"] = Sums(
-            np.where(is_follower, weight.projections, updated.projections),
-            np.where(is_follower[:, 0], weight.square, updated.square),
-            np.where(is_follower[:, 0], weight.bits, updated.bits),
-        )
+        sums["weight"] = weight.where(np.array([each.role == FOLLOWER for each in run.tensors]), updated)
     return dataclasses.replace(step, sums=sums)
 
 

@@ -112,10 +112,8 @@ class RecordedVerdict:
         off = sorted(row.off for row in self.rows if row.differs)
         if self.first is None or self.causes or self.is_exact:
             return False
-        if (
-            self.first.ratio is not None and len(off) != 1
-        ):  # what tips over moves one small tensor by a factor, not all of them
-            return False
+        if self.first.ratio is not None and len(off) != 1:
+            return False  # what tips over moves one small tensor by a factor, not all of them
         is_close = self.kind == "unnamed" and self.first.ratio is None and self.worst < CLOSE
         return not off or off[len(off) // 2] < TIPPED or is_close
 

@@ -10,9 +10,10 @@ from torch import nn
 
 from samestep.common.steps.keras.variable_layout import KerasLayout, layout_of
 from samestep.common.steps.record import RecordedTensor
+from samestep.torch_impl.recording.pieces import dtype_of
 
-GIVEN: dict[int, torch.Tensor] = {}
-"""The id of a parameter -> the gradient that an update is given, which Keras may have clipped or accumulated."""
+GIVEN = "_samestep_given"
+"""The attribute of a parameter with the gradient that an update is given, which Keras may have clipped or accumulated."""
 
 
 def keras_on_torch() -> ModuleType | None:
@@ -59,11 +60,8 @@ def keras_tensors(root: Any) -> Iterator[tuple[RecordedTensor, torch.Tensor, Ker
                 continue
             seen.add(id(value))
             layout = layout_of(kind, variable.path.rpartition("/")[2], tuple(value.shape), equation)
-            is_trained, dtype = (
-                role == "parameter" and bool(variable.trainable),
-                str(value.dtype).removeprefix("torch."),
-            )
-            yield RecordedTensor(variable.path, dtype, layout.piece, role, kind, is_trained), value, layout
+            is_trained = role == "parameter" and bool(variable.trainable)
+            yield RecordedTensor(variable.path, dtype_of(value), layout.piece, role, kind, is_trained), value, layout
 
 
 def in_layout(tensor: torch.Tensor, layout: KerasLayout) -> torch.Tensor:

@@ -83,11 +83,16 @@ def _followed_update(
     @recorder.guarded
     def before(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         pairs = zip(variables, gradients, strict=True)
-        GIVEN.update({id(variable.value): gradient for variable, gradient in pairs if gradient is not None})
+        given = [(variable.value, gradient) for variable, gradient in pairs if gradient is not None]
         of(optimizer).updated = variables
         session.losses.divide(optimizer.gradient_accumulation_steps or 1)
-        session.before_update(of(optimizer), (of(optimizer),), {})
-        GIVEN.clear()
+        for parameter, gradient in given:
+            setattr(parameter, GIVEN, gradient)
+        try:
+            session.before_update(of(optimizer), (of(optimizer),), {})
+        finally:
+            for parameter, _ in given:
+                delattr(parameter, GIVEN)
 
     @recorder.guarded
     def after(optimizer: Any) -> None:

@@ -60,7 +60,7 @@ def _held(tensor: RecordedTensor, value: torch.Tensor, layout: KerasLayout) -> H
 
 def _gradient_of(value: torch.Tensor, layout: KerasLayout) -> torch.Tensor | None:
     """Returns what an optimizer of Keras is given, or of torch."""
-    gradient = GIVEN.get(id(value), value.grad)
+    gradient = vars(value).get(GIVEN, value.grad)
     return None if gradient is None else in_layout(gradient, layout)
 
 

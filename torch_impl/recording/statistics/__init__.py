@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from samestep.common.steps.projections import BITS, Piece, told_bits
-from samestep.common.steps.record import stats_dtype
+from samestep.common.steps.record import absent, stats_dtype
 from samestep.torch_impl.recording.dtypes import exact_products
-from samestep.torch_impl.recording.statistics.blocks import Block, Kind, Places, Signs, blocks_of, cut_of, line
+from samestep.torch_impl.recording.statistics.blocks import Block, Kind, Places, Signs, blocks_of, line
 from samestep.torch_impl.recording.statistics.host import Found, HostLot, is_of_host
 
 _SINGLE, _DOUBLE = torch.float32, torch.float64  # before float64 mode renames them
@@ -28,12 +28,11 @@ _Stack = tuple[list[tuple[int, slice | None]], tuple[int, int], torch.Tensor]
 class _Lot:
     """The blocks of one dtype and device. Each call there takes the host some microseconds, so equal blocks are stacked."""
 
-    def __init__(self, blocks: Sequence[Block], whole: Sequence[bool], kind: Kind) -> None:
+    def __init__(self, blocks: Sequence[Block], kind: Kind) -> None:
         """Sorts them: those with the same columns are next to each other, and among them those with the same rows.
 
         Args:
             blocks: The blocks.
-            whole: Whether each tensor is one block.
             kind: Dtype and device.
         """
         self._dtype = kind[0] if kind[0] in (_SINGLE, _DOUBLE) else _SINGLE
@@ -45,15 +44,14 @@ class _Lot:
         self._groups = [
             (
                 next(iter(equal.values()))[0].columns.on(self._dtype, self._device),
-                [self._stack(each, whole) for own in equal.values() for each in _stacked(own)],
+                [self._stack(each) for own in equal.values() for each in _stacked(own)],
             )
             for equal in groups.values()
         ]
 
-    def _stack(self, equal: Sequence[Block], whole: Sequence[bool]) -> _Stack:
+    def _stack(self, equal: Sequence[Block]) -> _Stack:
         rows_KR = equal[0].rows.on(self._dtype, self._device)
-        members = [(each.place, cut_of(each, whole)) for each in equal]
-        return members, equal[0].shape, rows_KR.expand(len(equal), -1, -1)
+        return [(each.place, each.cut) for each in equal], equal[0].shape, rows_KR.expand(len(equal), -1, -1)
 
     @exact_products()
     def __call__(self, values: Sequence[torch.Tensor | None]) -> Found:
@@ -100,7 +98,6 @@ class Statistics:
         """
         shared: dict[tuple, Signs] = {}
         self._blocks = [blocks_of(place, piece, shared) for place, piece in enumerate(pieces)]
-        self._whole = [len(each) == 1 for each in self._blocks]
         self._dtype = stats_dtype(is_float64)
         self._plans: dict[tuple[Kind | None, ...], tuple[list[int], list[_Lot | HostLot]]] = {}
 
@@ -128,8 +125,8 @@ class Statistics:
                 else:
                     others.setdefault(kind, []).append(each)
         lots = [
-            *(HostLot(blocks, self._whole, dtype) for dtype, blocks in on_host.items()),
-            *(_Lot(blocks, self._whole, kind) for kind, blocks in others.items()),
+            *(HostLot(blocks, dtype) for dtype, blocks in on_host.items()),
+            *(_Lot(blocks, kind) for kind, blocks in others.items()),
         ]
         return [place for place, kind in enumerate(kinds) if kind is None], lots
 
@@ -155,8 +152,7 @@ class Pending:
         """Brings several to the host, each of other tensors."""
         if len(several) == 1:
             return several[0].resolve()
-        stats = np.zeros(max(each._size for each in several), several[0]._dtype)
-        stats["projections"], stats["square"] = np.nan, np.nan
+        stats = absent(max(each._size for each in several), several[0]._dtype)
         for each in several:
             present = np.setdiff1d(np.arange(each._size), each._absent)
             stats[present] = each.resolve()[present]

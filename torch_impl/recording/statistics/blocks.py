@@ -42,13 +42,13 @@ class Block:
 
     Attributes:
         place: The place of the tensor.
-        start: The offset of its first number in the piece.
+        cut: The range of the piece that it is; None if it is all of it.
         rows: The signs of its rows.
         columns: Those of its columns.
     """
 
     place: int
-    start: int
+    cut: slice | None
     rows: Signs
     columns: Signs
 
@@ -61,11 +61,6 @@ class Block:
     def size(self) -> int:
         """The number of elements in the block."""
         return math.prod(self.shape)
-
-    @property
-    def end(self) -> int:
-        """The offset after its last number."""
-        return self.start + self.size
 
     def flat_signs(self) -> np.ndarray:
         """Returns the signs of all numbers, [PROJECTIONS, numbers]."""
@@ -107,22 +102,14 @@ def blocks_of(place: int, piece: Piece, shared: dict[tuple, Signs]) -> list[Bloc
             columns = shared_signs(1, 0, as_matrix(piece.shape)[1])
         else:
             columns = kept((piece.shape[1:], inner), lambda: _of_columns(piece, inner))
-        return [Block(place, 0, shared_signs(0, row, rows), columns)]
-    found = []
-    for row, rows, column, columns in blocks(piece):
-        start = found[-1].end if found else 0
-        found.append(Block(place, start, shared_signs(0, row, rows), shared_signs(1, column, columns)))
+        return [Block(place, None, shared_signs(0, row, rows), columns)]
+    found, end = list[Block](), 0
+    rectangles = blocks(piece)
+    for row, rows, column, columns in rectangles:
+        start, end = end, end + rows * columns
+        cut = slice(start, end) if len(rectangles) > 1 else None
+        found.append(Block(place, cut, shared_signs(0, row, rows), shared_signs(1, column, columns)))
     return found
-
-
-def cut_of(block: Block, whole: Sequence[bool]) -> slice | None:
-    """Returns the range of its tensor that a block is.
-
-    Args:
-        block: The block.
-        whole: Whether each tensor is one block, for which None is returned.
-    """
-    return None if whole[block.place] else slice(block.start, block.end)
 
 
 def line(value: torch.Tensor | None, cut: slice | None) -> torch.Tensor:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from samestep.common.steps.projections import PROJECTIONS
-from samestep.torch_impl.recording.statistics.blocks import Block, Places, cut_of, line
+from samestep.torch_impl.recording.statistics.blocks import Block, Places, line
 
 Found = tuple[Places, torch.Tensor | np.ndarray, torch.Tensor | np.ndarray, torch.Tensor | np.ndarray]
 """Places, projections [tensors, PROJECTIONS], square norms, and sums of bits as int32."""
@@ -41,12 +41,11 @@ def is_of_host(dtype: torch.dtype, device: torch.device) -> bool:
 class HostLot:
     """The blocks of one dtype that are in the memory of the host."""
 
-    def __init__(self, blocks: Sequence[Block], whole: Sequence[bool], dtype: torch.dtype) -> None:
+    def __init__(self, blocks: Sequence[Block], dtype: torch.dtype) -> None:
         """Plans how they are computed.
 
         Args:
             blocks: The blocks.
-            whole: Whether each tensor is one block.
             dtype: That of the tensors.
         """
         groups: dict[tuple[int, int], list[Block]] = {}
@@ -56,8 +55,8 @@ class HostLot:
         large = [each for each in blocks if each.size > _TINY]
         wide, tall = ([each for each in large if _is_wide(each) == is_wide] for is_wide in (True, False))
         self._places = Places([*(each for group in groups.values() for each in group), *wide, *tall])
-        self._parts: list[_Tiny | _Large] = [_Tiny([*groups.values()], whole, dtype)] if groups else []
-        self._parts += [_Large(each, whole, dtype) for each in (wide, tall) if each]
+        self._parts: list[_Tiny | _Large] = [_Tiny([*groups.values()], dtype)] if groups else []
+        self._parts += [_Large(each, dtype) for each in (wide, tall) if each]
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> Found:
         """Computes their statistics.
@@ -73,9 +72,9 @@ class HostLot:
 class _Tiny:
     """Tiny blocks, which are laid one after the other: those with the same signs are the rows of one matrix."""
 
-    def __init__(self, groups: Sequence[Sequence[Block]], whole: Sequence[bool], dtype: torch.dtype) -> None:
+    def __init__(self, groups: Sequence[Sequence[Block]], dtype: torch.dtype) -> None:
         blocks = [each for group in groups for each in group]
-        self._members = [(each.place, cut_of(each, whole)) for each in blocks]
+        self._members = [(each.place, each.cut) for each in blocks]
         ends = np.cumsum([0, *(each.size for each in blocks)])
         self._starts, size = ends[:-1], int(ends[-1])
         self._given, self._wide = torch.empty(size, dtype=dtype), np.empty(size)
@@ -107,7 +106,7 @@ class _Tiny:
 class _Large:
     """Larger blocks, which are computed where they lie, in spans of some chunks. All are wide, or none is."""
 
-    def __init__(self, blocks: Sequence[Block], whole: Sequence[bool], dtype: torch.dtype) -> None:
+    def __init__(self, blocks: Sequence[Block], dtype: torch.dtype) -> None:
         is_wide = _is_wide(blocks[0])
         chunks = [[_Chunk(block, *each, dtype, is_wide) for each in _rectangles(block)] for block in blocks]
         self._firsts = np.cumsum([0, *(len(own) for own in chunks[:-1])])
@@ -130,7 +129,7 @@ class _Large:
         self._blocks = [
             (
                 block.place,
-                cut_of(block, whole),
+                block.cut,
                 [
                     (slice(span[0].start, span[-1].end), *next(cells), [each.product(next(outs)) for each in span])
                     for span in own

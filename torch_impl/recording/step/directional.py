@@ -34,11 +34,8 @@ class DifferentiatedLoss:
         self._of = None
         if len(roots) == 1 and roots[0][1] is None and roots[0][0].numel() == 1:
             loss = roots[0][0]
-            self._of = (
-                weakref.ref(loss),
-                loss.detach(),
-                [(one, None if each is None else each.detach()) for one, each in found],
-            )
+            gradients = [(one, None if each is None else each.detach()) for one, each in found]
+            self._of = weakref.ref(loss), loss.detach(), gradients
             for _, each in found:
                 if each is not None and each.grad_fn is not None:
                     each.grad_fn.metadata[_IS_GRADIENT] = True  # pyrefly: ignore[unsupported-operation]  # a dict in torch 2.13

@@ -7,6 +7,7 @@ where the data are the same. So are rows of a result in a batch that holds data 
 """
 
 import functools
+import operator
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,13 +15,13 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from samestep.common.steps.argument_names import names_of
-from samestep.common.steps.rows import coefficients, is_channels_last
+from samestep.common.steps.rows import coefficients, is_channels_last, signed_coefficients
 from samestep.torch_impl.recording.pieces import has_no_numbers, is_wrapped, local_of, unwrapped
 from samestep.torch_impl.recording.step.arguments import Arguments
 from samestep.torch_impl.recording.step.memory import Memory, Sums, on_host
 from samestep.torch_impl.recording.step.padding import leading_of, padding_of, without_padding
 from samestep.torch_impl.recording.step.results import Results
-from samestep.torch_impl.recording.step.sparse import coefficients_at, entries_of, has_sparse_rows, values_of
+from samestep.torch_impl.recording.step.sparse import entries_of, has_sparse_rows, values_of
 
 _SINGLE = torch.float32  # before float64 mode renames it
 
@@ -233,7 +234,7 @@ def _sparse_sums(place: int, tensor: torch.Tensor) -> torch.Tensor:
         words = values.to(_SINGLE).view(torch.int32).to(torch.int64) & 0xFFFFFFFF
     else:
         words = values.to(torch.int64)
-    products = words * coefficients_at(place, places)
+    products = words * signed_coefficients(place, places, operator.rshift)
     return torch.zeros(len(tensor), dtype=torch.int64, device=words.device).index_add_(0, examples, products)
 
 

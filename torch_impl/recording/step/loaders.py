@@ -6,7 +6,7 @@ models were called as often as there were batches.
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -31,7 +31,7 @@ class LoaderPasses:
         self._is_step_over = is_step_over
         self._open: dict[int, tuple[weakref.ref[Any], list[None], _Count]] = {}
         self.num_calls, self._num_trained, self._trained_in_step, self._left = 0, 0, 0, 0
-        self._begun, self._over, self._loaded = [0, 0], [False, False], [0, 0]  # of this step, and of the next one
+        self._begun, self._over, self._loaded = [0, 0], [0, 0], [0, 0]  # of this step, and of the next one
 
     def begin(self, batches: Any) -> None:
         """A pass begins.
@@ -43,7 +43,7 @@ class LoaderPasses:
         self._begun[place] += 1
         if not self._open:  # what came before it, as a validation, is of another pass
             self._loaded[place] = 0
-        self._over, self._left = [False, False], 0
+        self._over, self._left = [0, 0], 0
         dropped = weakref.ref(batches, lambda _: self.end(key, is_left=True))
         self._open[key] = dropped, [], (self._num_trained, self.num_calls)
 
@@ -83,13 +83,11 @@ class LoaderPasses:
 
     def end_step(self) -> dict[str, int]:
         """Returns the counts of a step, as `RecordedStep.counts` has them, and begins to count for the next one."""
-        (begun, self._begun[0]), (loaded, self._loaded[0]), (is_over, self._over[0]) = (
-            self._begun,
-            self._loaded,
-            self._over,
-        )
-        self._begun[1] = self._loaded[1] = self._trained_in_step = 0
-        self._over[1] = False
+        every: Sequence[list[int]] = (self._begun, self._loaded, self._over)
+        begun, loaded, is_over = [each.pop(0) for each in every]
+        for each in every:
+            each.append(0)
+        self._trained_in_step = 0
         if not (begun or is_over or loaded):
             return {}
         found = {"data_passes": begun, "passes_over": int(is_over), "loaded_examples": loaded}

@@ -5,7 +5,7 @@ A zero adds nothing to the hash of an example, so the numbers that a sparse tens
 
 import torch
 
-from samestep.common.steps.rows import INPUT_STRIDE, is_channels_last
+from samestep.common.steps.rows import is_channels_last
 
 _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
@@ -45,29 +45,3 @@ def entries_of(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.
     for size, each in dims:
         place = place * size + each
     return examples, place, entries.values()
-
-
-def coefficients_at(place: int, index: torch.Tensor) -> torch.Tensor:
-    """Returns some of the coefficients of an input, however many there are: its width may be that of a vocabulary.
-
-    Args:
-        place: The place of the input among the tensors of the call, from 0.
-        index: Which, int64 of any shape.
-
-    Returns:
-        int64 of the same bits as those of `common.steps.rows.coefficients`.
-    """
-    values = (index + (place * INPUT_STRIDE + 1)) * signed(0x9E3779B97F4A7C15)
-    values = (values ^ _shifted(values, 30)) * signed(0xBF58476D1CE4E5B9)
-    values = (values ^ _shifted(values, 27)) * signed(0x94D049BB133111EB)
-    return values ^ _shifted(values, 31) | 1
-
-
-def _shifted(values: torch.Tensor, places: int) -> torch.Tensor:
-    """Returns a shift of unsigned numbers: torch's shift of int64 copies the sign."""
-    return values >> places & (1 << (64 - places)) - 1
-
-
-def signed(value: int) -> int:
-    """Returns an unsigned number of 64 bits as the signed one that has its bits."""
-    return value - 2**64 if value >= 2**63 else value
