@@ -154,12 +154,12 @@ class Reruns:
         return self._find(name, options.stop_after) or self._new(name, options)
 
     def _find(self, name: str, num_steps: int) -> RecordedRun | None:
-        places = (place for place in self._places(name) if rank_files(place))
+        places = (place for _, place in self._numbered(name) if rank_files(place))
         return next((found for place in places if (found := read_whole(place, num_steps))), None)
 
-    def _places(self, name: str) -> list[Path]:
-        """Returns the directories of the reruns of one kind, in the order in which they were made."""
-        return [path for _, path in numbered(self._folder(), rf"{re.escape(name)}-(\d+)")]
+    def _numbered(self, name: str) -> list[tuple[tuple[int, ...], Path]]:
+        """Returns the directories of the reruns of one kind with their numbers, in the order in which they were made."""
+        return numbered(self._folder(), rf"{re.escape(name)}-(\d+)")
 
     def _new(self, name: str, options: RecordOptions) -> RecordedRun:
         if why := why_not_again(self.run.header):
@@ -175,7 +175,7 @@ class Reruns:
         return read_run(directory)
 
     def _next(self, name: str) -> Path:
-        numbers = [last for (last,), _ in numbered(self._folder(), rf"{re.escape(name)}-(\d+)")]
+        numbers = [last for (last,), _ in self._numbered(name)]
         return self._folder() / f"{name}-{max(numbers, default=-1) + 1}"
 
     def require_repeated(self, num_steps: int) -> None:

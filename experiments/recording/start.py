@@ -7,7 +7,7 @@ import importlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
@@ -40,15 +40,11 @@ class RecordedCommand:
 
     Attributes:
         exit_code: Its exit code; 128 + N if signal N ended it, as in shells.
-        is_seen: Whether any Python process of the command loaded the recorder.
-        frameworks: The frameworks that were imported.
         notes: The notes of the recorders.
         why_nothing: Why there is no record (its directory is then removed); "" if there is one.
     """
 
     exit_code: int
-    is_seen: bool
-    frameworks: tuple[str, ...]
     notes: tuple[str, ...]
     why_nothing: str = ""
 
@@ -70,20 +66,19 @@ def record_command(
     check_command(command)
     with claimed(Path(options.out)) as out:
         try:
-            ended = _recorded(command, dataclasses.replace(options, out=str(out)), output, directory)
-            ended = dataclasses.replace(ended, why_nothing=_why_nothing(out, ended))
+            exit_code, said = _recorded(command, dataclasses.replace(options, out=str(out)), output, directory)
         except ConfigError:
             discard(Path(options.out))
             raise
-        if ended.why_nothing:
+        if why_nothing := _why_nothing(out, exit_code, said):
             discard(Path(options.out))
-        return ended
+        return RecordedCommand(exit_code, said.get("note", ()), why_nothing)
 
 
 def _recorded(
     command: Sequence[str], options: RecordOptions, output: int | None, directory: Path | None
-) -> RecordedCommand:
-    """Runs a command and records it into a directory that is ours."""
+) -> tuple[int, dict[str, tuple[str, ...]]]:
+    """Runs a command and records it into a directory that is ours; returns its exit code, and what was noted, by kind."""
     place, given = str(directory or Path.cwd()), input_file() if output is None else ""
     with make_scratch() as scratch:
         os.close(create(notes := Path(scratch, "notes")))
@@ -97,8 +92,7 @@ def _recorded(
         with notes.open("rb") as noted:  # a script may clean the folder of temporary files
             exit_code = _run(command, environment, output, directory)
             lines = [*_lines(noted.read(MOST_BYTES))] + ([] if notes.exists() else [("note", _CLEANED)])
-    by_kind = {kind: tuple(dict.fromkeys(text for each, text in lines if each == kind)) for kind, _ in lines}
-    return RecordedCommand(exit_code, "python" in by_kind, by_kind.get("framework", ()), by_kind.get("note", ()))
+    return exit_code, {kind: tuple(dict.fromkeys(text for each, text in lines if each == kind)) for kind, _ in lines}
 
 
 def check_command(command: Sequence[str]) -> None:
@@ -169,26 +163,26 @@ def started_here(directory: Path, every: int) -> list[Callable[[], None]]:
     return [stop for module in modules if (stop := importlib.import_module(module).install(options))]
 
 
-def _why_nothing(out: Path, ended: RecordedCommand) -> str:
-    """Says why there is no record; "" if there is one."""
+def _why_nothing(out: Path, exit_code: int, said: Mapping[str, tuple[str, ...]]) -> str:
+    """Says why there is no record, given what its processes have noted, by kind; "" if there is one."""
     if any(each.stat().st_size for each in rank_files(out)):
         return ""
-    if ended.notes:
-        reason = ended.notes[0]
-    elif ended.exit_code:
-        reason = f"the command ended with exit code {ended.exit_code} before its first step."
-    elif not ended.is_seen:
+    if "note" in said:
+        reason = said["note"][0]
+    elif exit_code:
+        reason = f"the command ended with exit code {exit_code} before its first step."
+    elif "python" not in said:
         reason = (
             "no Python of the command loaded the recorder: it runs none, or runs `python -I`, `-E` or `-S` (leave that out), or "
             "overwrites PYTHONPATH (keep what is in it: PYTHONPATH=src:$PYTHONPATH)."
         )
-    elif not ended.frameworks:
+    elif "framework" not in said:
         reason = (
             "the command imported neither torch nor keras; name one that trains with either, and that neither clears the "
             "environment of its processes nor leaves them behind."
         )
     else:
-        reason = _no_step(ended.frameworks)
+        reason = _no_step(said["framework"])
     return f"nothing is recorded: {reason}"
 
 

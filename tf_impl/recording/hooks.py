@@ -212,7 +212,7 @@ class Hooks:
                 result = original(function, *arguments, **keywords)
             finally:
                 session.function = outer
-            if session.has_steps(function):
+            if function in session.steppers:
                 write()
             elif models := session.predicted.models_in(function):
                 returned(models, result)

@@ -59,7 +59,7 @@ class ManualSteps:
         """
         if self.is_followed is None:
             kinds = {type(each) for each in gc.get_objects()}
-            has_models = self._session.has_models or not _has(kinds, keras.layers.Layer)
+            has_models = bool(self._session.models) or not _has(kinds, keras.layers.Layer)
             self.is_followed = has_models and self._is_manual(kinds)
         if not self.is_followed:
             return

@@ -81,11 +81,6 @@ class UpdatePlan:
                 found[place] = gradient
         return found
 
-    def let_go(self) -> None:
-        """The optimizer was deleted: what it has written down can still be read, and its weights are not held."""
-        for slots in [*self.slots.values()]:
-            slots.let_go()
-
 
 class Plans:
     """Those of all optimizers."""
@@ -144,7 +139,9 @@ class Plans:
         return UpdatePlan(len(self.all), inner, held, ids, num_replicas, inner is not owner)
 
     def _end(self, plan: UpdatePlan) -> None:
-        plan.let_go()
+        """The optimizer was deleted: what it has written down can still be read, and its weights are not kept alive."""
+        for slots in [*plan.slots.values()]:
+            slots.forget_weights()
         self._deleted.append(plan)
 
     def forget_deleted(self) -> None:

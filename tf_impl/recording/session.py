@@ -46,7 +46,8 @@ class Session:
         self._table, self._journals = TensorTable(), dict[int, Journal]()
         self._plans = Plans(self._table)
         self.between = BetweenSteps(self._journals)
-        self._models, self._steppers = weakref.WeakSet[Any](), weakref.WeakSet[Any]()
+        self.models = weakref.WeakSet[Any]()  # that are called in training
+        self.steppers = weakref.WeakSet[Any]()  # functions of TensorFlow that take steps
         self.function: Any = None
         self._is_loss_noted = self.is_async = False  # calls may return before their steps are taken
         self._open_notes: dict[int, list[Note]] = {}
@@ -55,18 +56,13 @@ class Session:
 
     def add_model(self, model: Any) -> None:
         """Remembers a model that is called in training."""
-        if model not in self._models and tf.executing_eagerly() and not tf.distribute.has_strategy():
+        if model not in self.models and tf.executing_eagerly() and not tf.distribute.has_strategy():
             self.first.see_model(model)
-        self._models.add(model)
+        self.models.add(model)
 
     def add_variables(self, variables: Iterable[Any]) -> None:
         """Remembers what a script that calls no layer may train, before its first pass."""
         self.first.expect(replica_id(), self._table.of_optimizer([*variables]))
-
-    @property
-    def has_models(self) -> bool:
-        """Whether any model was called in training."""
-        return bool(self._models)
 
     def journal(self) -> Journal:
         """Returns the journal of the replica whose code runs."""
@@ -86,7 +82,7 @@ class Session:
             optimizer: Keras'.
             variables: That it updates; only needed the first time.
         """
-        return self._plans.of(optimizer, variables, self._models)
+        return self._plans.of(optimizer, variables, self.models)
 
     def slots(self, plan: UpdatePlan) -> Slots:
         """Returns the slots of an optimizer on the replica whose code runs.
@@ -106,15 +102,11 @@ class Session:
 
     def _capacity(self) -> int:
         """Returns how many steps one call may take."""
-        return max([CAPACITY, *(getattr(model, "steps_per_execution", None) or 1 for model in self._models)])
-
-    def has_steps(self, function: Any) -> bool:
-        """Returns whether a step was found in a tf.function."""
-        return function in self._steppers
+        return max([CAPACITY, *(getattr(model, "steps_per_execution", None) or 1 for model in self.models)])
 
     def is_next_unseen(self) -> bool:
         """Returns whether a call begins of a tf.function with steps, the first of which is not looked at."""
-        if self.function not in self._steppers or self.is_async or len(self._journals) != 1:
+        if self.function not in self.steppers or self.is_async or len(self._journals) != 1:
             return False
         journal = self._journals.get(0)
         is_known = journal is not None and tf.executing_eagerly() and not self._recorder.is_ended
@@ -126,7 +118,7 @@ class Session:
         if tf.executing_eagerly():
             self.write_steps(is_open=True)
         elif self.function is not None:
-            self._steppers.add(self.function)
+            self.steppers.add(self.function)
 
     def begin_pass(self, is_tape: bool = False) -> None:
         """A tape begins, or a call of a tf.function, of which nobody knows what it does: ends the step before it."""

@@ -50,8 +50,8 @@ class Slots:
         self._early: dict[int, HalfProjected] = {}
         self._commits: dict[tuple[bool, int], Any] = {}
 
-    def let_go(self) -> None:
-        """The weights were deleted."""
+    def forget_weights(self) -> None:
+        """Keeps the weights alive no longer."""
         self.weights = ()
         self._commits.clear()
 

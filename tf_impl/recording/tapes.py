@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import record
 
 from samestep.common.steps.recording import Recorder
-from samestep.common.steps.wrapping import followed
+from samestep.common.steps.wrapping import followed, preceded
 from samestep.tf_impl.recording.manual import ManualSteps
 from samestep.tf_impl.recording.session import Session
 from samestep.tf_impl.recording.tensors import KERAS_VARIABLE
@@ -39,15 +39,14 @@ class TapeHooks:
         end_step, first = self._guard(self.manual.end_step), self._guard(self.manual.begin)
         begin_pass = self._guard(self._begin_pass)
 
-        def begin(tape: Any) -> Any:
+        def begin(_: Any) -> None:
             if self.manual.is_followed:
                 end_step()
             elif self.manual.is_followed is None:
                 first()
             begin_pass()
-            return original(tape)
 
-        return begin
+        return preceded(original, begin)
 
     def _begin_pass(self) -> None:
         self._here.targets = []
@@ -60,17 +59,9 @@ class TapeHooks:
             original: The method.
         """
         before, after = self._guard(self._before_backward), self._guard(self._after_backward)
+        return followed(preceded(original, before), after)
 
-        def gradient(tape: Any, target: Any, sources: Any, *arguments: Any, **keywords: Any) -> Any:
-            before(target, sources)
-            found = original(tape, target, sources, *arguments, **keywords)
-            if self.manual.is_followed is not False:
-                after(sources, found)
-            return found
-
-        return gradient
-
-    def _before_backward(self, target: Any, sources: Any) -> None:
+    def _before_backward(self, tape: Any, target: Any, sources: Any, *_: object, **__: object) -> None:
         """A tape is asked for gradients: of a loss, if they are those of variables."""
         if any(_is_variable(each) for each in keras.tree.flatten(sources)):
             scaled, plain = vars(self._here).get("scaled", (None, None))
@@ -85,8 +76,10 @@ class TapeHooks:
         known += [weakref.ref(each) for each in new]
         return new
 
-    def _after_backward(self, sources: Any, found: Any) -> None:
+    def _after_backward(self, found: Any, tape: Any, target: Any, sources: Any, *_: object, **__: object) -> None:
         """It returned them."""
+        if self.manual.is_followed is False:
+            return
         variables, gradients = keras.tree.flatten(sources), keras.tree.flatten(found)
         if variables and all(_is_variable(each) for each in variables):
             with record.stop_recording():

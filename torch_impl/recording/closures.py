@@ -1,6 +1,5 @@
 """Optimizers that are given a closure, such as L-BFGS, which they call as often as they like."""
 
-import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from torch.optim import Optimizer
 
 from samestep.common.steps.gradient_transforms import KEPT_CALLS
+from samestep.common.steps.wrapping import followed, preceded
 from samestep.torch_impl.recording.step.scalars import StepScalars
 from samestep.torch_impl.recording.tensors import has_gradient
 
@@ -30,19 +30,10 @@ def with_followed_closure(
         after: Is called after each, with the optimizer as well.
     """
     places, keywords = arguments
-
-    @functools.wraps(closure)
-    def followed(*own: object, **named: object) -> object:
-        before(places[0])
-        result = closure(*own, **named)
-        after(places[0])
-        return result
-
-    return (
-        ((places[0], followed, *places[2:]), keywords)
-        if len(places) > 1
-        else (places, keywords | {"closure": followed})
-    )
+    optimizer = places[0]
+    seen = preceded(closure, lambda *_, **__: before(optimizer))
+    seen = followed(seen, lambda *_, **__: after(optimizer))
+    return ((optimizer, seen, *places[2:]), keywords) if len(places) > 1 else (places, keywords | {"closure": seen})
 
 
 class ClosureCalls:

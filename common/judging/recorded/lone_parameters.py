@@ -1,18 +1,12 @@
 """Parameters that only one of two runs trains, such as a copy of its network that should be frozen or detached."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from samestep.common.judging.recorded.given import Finding
 from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.verdict import FirstDifference, layer_of
 from samestep.common.judging.recorded.walk import Walk
-from samestep.common.mistakes.evidence import Evidence
-from samestep.common.mistakes.microbatches import goes_on
-from samestep.common.mistakes.mistake import few
 from samestep.common.mistakes.parts import said_gradients
-from samestep.common.mistakes.strays import trained_apart
 from samestep.common.steps.recorded_run import RunStep
 
 
@@ -38,19 +32,3 @@ def find_alone(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]
         words += ", and no update moves them" if still else ""
     name = names[-1]
     return Finding(FirstDifference(one.number, "gradient", layer_of(name), (), words), is_of_one=True)
-
-
-def note_unlike_steps(evidence: Evidence) -> Iterator[str]:
-    """Yields notes on A and B dividing their work into different steps: by other optimizers, or into larger batches.
-
-    Args:
-        evidence: The evidence of the step.
-    """
-    if apart := trained_apart(evidence):
-        ours, theirs = map(few, apart)
-        why = "one of the two has a further optimizer, another order of them, or a network that was created again"
-        yield f"this step trains {ours} in A, and {theirs} in B: {why}"
-    sides = {"A": evidence.a, "B": evidence.b}
-    for longer, shorter in ("AB", "BA") if evidence.phase == "data" else ():
-        if goes_on(sides[longer], sides[shorter]):
-            yield f"{longer}'s step goes on with the examples of {shorter}'s next: its batch is larger, or it takes more of them"

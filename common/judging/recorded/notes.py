@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator
 
 from samestep.common.judging.recorded.bounds import Bound, one_sided
-from samestep.common.judging.recorded.lone_parameters import note_unlike_steps
 from samestep.common.judging.recorded.walk import Walk
-from samestep.common.judging.recorded.written import note_written
 from samestep.common.mistakes.evidence import Evidence
-from samestep.common.mistakes.mistake import few, spell
+from samestep.common.mistakes.microbatches import goes_on
+from samestep.common.mistakes.mistake import counted, few, spell
+from samestep.common.mistakes.strays import trained_apart
 
 UNSEEN = "from step {} on, the loss differs and no tensor was looked at, so nothing is said of it: record every step (--every 1)"
 
@@ -83,4 +83,25 @@ def further_notes(evidence: Evidence, bounds: tuple[Bound, Bound]) -> tuple[str,
         evidence: The evidence of the step.
         bounds: The bounds to which A and B clip.
     """
-    return (*note_unlike_steps(evidence), *note_written(evidence), *one_sided(*bounds))
+    return (*_unlike_steps(evidence), *_written(evidence), *one_sided(*bounds))
+
+
+def _unlike_steps(evidence: Evidence) -> Iterator[str]:
+    """Yields notes on A and B dividing their work into different steps: by other optimizers, or into larger batches."""
+    if apart := trained_apart(evidence):
+        ours, theirs = map(few, apart)
+        why = "one of the two has a further optimizer, another order of them, or a network that was created again"
+        yield f"this step trains {ours} in A, and {theirs} in B: {why}"
+    sides = {"A": evidence.a, "B": evidence.b}
+    for longer, shorter in ("AB", "BA") if evidence.phase == "data" else ():
+        if goes_on(sides[longer], sides[shorter]):
+            yield f"{longer}'s step goes on with the examples of {shorter}'s next: its batch is larger, or it takes more of them"
+
+
+def _written(evidence: Evidence) -> Iterator[str]:
+    """Yields the note on weights that were written after an update, where the update itself is not known."""
+    counts = {"A": evidence.a.written, "B": evidence.b.written}
+    writes = [f"{who} wrote {counted(count, 'tensor')}" for who, count in counts.items() if count]
+    if writes and evidence.phase == "update" and not evidence.updates:
+        said = " and that of ".join(writes)
+        yield f"after the update, the script of {said}; whether the updates themselves differ is not known"

@@ -1,7 +1,6 @@
 """What two scripts write to their weights outside of updates: initial weights, and later changes."""
 
 import dataclasses
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from samestep.common.judging.recorded.rest import Begun
 from samestep.common.judging.recorded.verdict import FirstDifference, layer_of
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.mistakes.evidence import Evidence
-from samestep.common.mistakes.mistake import counted, few
+from samestep.common.mistakes.mistake import few
 from samestep.common.mistakes.seen_tensor import SeenTensor, differing, parameters
 from samestep.common.steps.record import MOVED, UPDATED
 from samestep.common.steps.recorded_run import RunStep, Sums
@@ -126,19 +125,6 @@ def _with_written_after(
     a, b = (dataclasses.replace(side, written=n) for side, n in zip((evidence.a, evidence.b), written, strict=True))
     made = dataclasses.replace(evidence, a=a, b=b, updates=updates, writes=writes)
     return dataclasses.replace(made, moves=updates) if differing(parameters(updates)) else made
-
-
-def note_written(evidence: Evidence) -> Iterator[str]:
-    """Yields the note on weights that were written after an update, where the update itself is not known.
-
-    Args:
-        evidence: The evidence of the step.
-    """
-    counts = {"A": evidence.a.written, "B": evidence.b.written}
-    writes = [f"{who} wrote {counted(count, 'tensor')}" for who, count in counts.items() if count]
-    if writes and evidence.phase == "update" and not evidence.updates:
-        said = " and that of ".join(writes)
-        yield f"after the update, the script of {said}; whether the updates themselves differ is not known"
 
 
 def _seen(walk: Walk, sums: list[Sums], before: tuple[Sums, Sums], weight: ComparedTensors) -> tuple[SeenTensor, ...]:

@@ -1,6 +1,5 @@
 """The places of Keras at which a script is followed that trains with it on PyTorch: its optimizers are not torch's."""
 
-import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -81,7 +80,7 @@ def _followed_update(
     original: Callable[..., Any], session: Session, recorder: Recorder, of: Callable[[Any], Any]
 ) -> Callable[..., Any]:
     @recorder.guarded
-    def before(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+    def before(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], *_: object) -> None:
         pairs = zip(variables, gradients, strict=True)
         given = [(variable.value, gradient) for variable, gradient in pairs if gradient is not None]
         of(optimizer).updated = variables
@@ -95,14 +94,7 @@ def _followed_update(
                 delattr(parameter, GIVEN)
 
     @recorder.guarded
-    def after(optimizer: Any) -> None:
+    def after(_: object, optimizer: Any, *given: object) -> None:
         session.after_update(of(optimizer))
 
-    @functools.wraps(original)
-    def update(optimizer: Any, grads: Any, trainable_variables: Any, learning_rate: Any) -> Any:
-        before(optimizer, grads, trainable_variables)
-        result = original(optimizer, grads, trainable_variables, learning_rate)
-        after(optimizer)
-        return result
-
-    return update
+    return followed(preceded(original, before), after)
