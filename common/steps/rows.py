@@ -13,7 +13,7 @@ References:
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -61,20 +61,33 @@ def signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-def signed_coefficients(place: int, index: Any, shift: Callable[[Any, int], Any]) -> Any:
+class Integers(Protocol):
+    """A tensor of int64 on a device."""
+
+    def __add__(self, other: int, /) -> Self: ...
+    def __mul__(self, other: int, /) -> Self: ...
+    def __and__(self, other: int, /) -> Self: ...
+    def __or__(self, other: int, /) -> Self: ...
+    def __xor__(self, other: Self, /) -> Self: ...
+
+
+T = TypeVar("T", bound=Integers)
+
+
+def signed_coefficients(place: int, index: T, shift: Callable[[T, int], T]) -> T:
     """Returns some of the coefficients of an input, on a device, whose integers have a sign.
 
     Args:
         place: The place of the input among the tensors of the call, from 0.
-        index: The places of the numbers in an example, a tensor of int64 of any shape.
+        index: The places of the numbers in an example, of any shape.
         shift: Shifts such a tensor to the right, and copies the sign.
 
     Returns:
         int64 of the same bits as those of `coefficients`.
     """
 
-    def mixed(values: Any, places: int) -> Any:
-        return values ^ shift(values, places) & (1 << 64 - places) - 1
+    def mixed(values: T, places: int) -> T:
+        return values ^ (shift(values, places) & (1 << 64 - places) - 1)
 
     step, *factors = map(signed, _FACTORS)
     values = (index + (place * INPUT_STRIDE + 1)) * step
