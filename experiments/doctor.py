@@ -18,7 +18,7 @@ from samestep.experiments.printing.formats import Case, Document, add_format, wr
 from samestep.experiments.printing.text import count, github, paragraphs, screen_width, size
 
 if TYPE_CHECKING:
-    from samestep.experiments.doctoring.gpus import Gpu  # --help needs no NumPy
+    from samestep.experiments.doctoring.checks import Gpu  # --help needs no NumPy
 
 REPORT = "gpu-report.json"
 COMMAND = "samestep doctor --gpu"
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     add_format(parser)
     given = parser.parse_args(arguments)
-    from samestep.experiments.doctoring.gpus import find_gpus  # here: --help imports no NumPy
+    from samestep.experiments.doctoring.checks import find_gpus  # here: --help imports no NumPy
 
     gpus = find_gpus()
     if given.gpu:

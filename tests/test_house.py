@@ -66,7 +66,7 @@ def test_neutral_code_hardly_names_any() -> None:
                 "common/run.py",
                 "experiments/advise.py",
                 "experiments/advising/forecast.py",
-                "experiments/comparing/cell_request.py",
+                "experiments/comparing/plan.py",
                 "experiments/comparing/scaling.py",
             },
         ),  # once, by whoever reads text

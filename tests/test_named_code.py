@@ -25,8 +25,8 @@ from samestep.experiments import clean, export, report
 from samestep.experiments.cli import ending
 from samestep.experiments.comparing import comparison_file, execution
 from samestep.experiments.comparing.baseline import load_earlier
+from samestep.experiments.comparing.comparison_file import check_code
 from samestep.experiments.comparing.comparison_request import describe
-from samestep.experiments.comparing.named_code import check_code
 from tests.children import in_child
 from tests.odd_inputs import a_run
 

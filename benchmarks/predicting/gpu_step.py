@@ -13,7 +13,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.common.seconds.machine import Machine
 from samestep.experiments.advising.prediction import needed_bytes
 from samestep.experiments.advising.step_times import candidate_of, seconds_of
-from samestep.experiments.doctoring.gpus import find_gpus
+from samestep.experiments.doctoring.checks import find_gpus
 from samestep.experiments.printing.text import github, percent_off, size
 
 CELL = "torch:ddp"

@@ -18,11 +18,10 @@ from samestep.common.runtime.parent.attempts import first_new, new_directory
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments.comparing import comparison_file
-from samestep.experiments.comparing.cell_request import refuse_other, request_of
 from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.comparison_file import check_code
 from samestep.experiments.comparing.comparison_request import ComparisonConfig, Given, describe, merge
-from samestep.experiments.comparing.named_code import check_code
-from samestep.experiments.comparing.plan import Plan, make_plan
+from samestep.experiments.comparing.plan import Plan, make_plan, refuse_other, request_of
 from samestep.experiments.comparing.rounds import Ready, measure, tell
 from samestep.experiments.comparing.stored import Found, compose, find, make_place, read_asked, run_directory
 

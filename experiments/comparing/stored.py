@@ -14,10 +14,9 @@ from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.integrity import check_error
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.comparing import comparison_file
-from samestep.experiments.comparing.cell_request import refuse_other, request_of
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.comparison_request import ComparisonConfig, Given, describe
-from samestep.experiments.comparing.plan import Plan, make_plan
+from samestep.experiments.comparing.plan import Plan, make_plan, refuse_other, request_of
 from samestep.experiments.comparing.row import FAILED, IMPOSSIBLE, NOT_RUN, UNAVAILABLE, Row
 
 

@@ -14,7 +14,7 @@ from samestep.experiments.comparing.quantities import SAME_STEP, SENT, STATE
 from samestep.experiments.comparing.quantity import MARK, Quantity
 from samestep.experiments.comparing.row import Row, explain_rows
 from samestep.experiments.comparing.speeds import MeasuredRow
-from samestep.experiments.doctoring.gpus import Gpu
+from samestep.experiments.doctoring.checks import Gpu
 from samestep.experiments.printing.formats import Document
 from samestep.experiments.printing.grid import Column, explained
 from samestep.experiments.printing.text import paragraphs, size

@@ -15,7 +15,7 @@ from samestep.common.cell import Cell
 from samestep.common.files.reading import read_text
 from samestep.common.ledger import PHASES, STATE_OF_A_DEVICE
 from samestep.experiments.exploring.grid import EXPERTS, Grid, predicted, request_of
-from samestep.experiments.exploring.sentences import BEGINNING, NOTHING_SENT
+from samestep.experiments.exploring.steps import BEGINNING, NOTHING_SENT
 from samestep.experiments.page.drawings.device_bars import CLASSES
 from samestep.experiments.page.rendering import assembled, render
 from samestep.experiments.printing.text import explain_emulation, marked

@@ -12,8 +12,7 @@ from samestep.common.workload.optimizers.table import DEFAULT
 from samestep.common.workload.table import resize, resolve, size_names
 from samestep.experiments.advising.prediction import Assumptions, Prediction, predict_row
 from samestep.experiments.comparing.comparison_request import every_cell
-from samestep.experiments.exploring.predicted_devices import predicted_devices
-from samestep.experiments.exploring.steps import played
+from samestep.experiments.exploring.steps import played, predicted_devices
 
 WIDTH, DEVICES = "width", (1, 2, 4, 8)
 FACTORS = (0.5, 1, 2, 4)

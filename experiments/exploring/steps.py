@@ -1,26 +1,43 @@
-"""A step as the page plays it: what each device holds, and which shards move along which links, with their bytes."""
+"""A step as the page plays it, measured or predicted: what each device holds, and which shards move along which links.
 
+A sentence says of each exchange what happens in it, and why.
+"""
+
+import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samestep.common.costs.routes import RINGS
-from samestep.common.ledger import PHASES, Footprint
+from samestep.common.costs.routes import RINGS, sends_by_place
+from samestep.common.files.reading import read_toml
+from samestep.common.ledger import PHASES, Footprint, Send
+from samestep.common.mesh import AXES, Mesh
 from samestep.common.strategy import Run
-from samestep.experiments.exploring.predicted_devices import PredictedDevice
-from samestep.experiments.exploring.sentences import sentence
+from samestep.experiments.advising.prediction import Prediction
 from samestep.experiments.page.drawings.device_bars import CLASSES, device_names, held_from, share, whole_bytes
 from samestep.experiments.page.drawings.transfer_marks import amount
-from samestep.experiments.page.drawings.transfers import DrawnTransfer, Path, transfers
+from samestep.experiments.page.drawings.transfers import DrawnTransfer, Route, transfers
 from samestep.experiments.printing.text import size
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import DeviceRow  # it needs NumPy, which a prediction does without
 
+BEGINNING: Mapping[str, str] = {
+    "forward": "Each device computes what it has of the model on what it has of the batch.",
+    "backward": "The gradients are computed, from the last layer to the first.",
+    "update": "The devices that hold optimizer state update its parameters.",
+}
+"""Phase -> what devices compute in it."""
+NOTHING_SENT = "Nothing is sent."
+_SENTENCES: Mapping[str, Mapping[str, Mapping[str, str]]] = read_toml(Path(__file__).with_name("sentences.toml"))  # pyrefly: ignore
+"""What the axis of an exchange cuts, or "plain" -> phase -> operation -> the sentence."""
 MOST_MOVES = 24
 """The most exchanges of a step that are played one by one; in a step with more, equal ones are played together."""
 _EVEN = 0.02
 """How far a part may be from 1/n of the whole and still be called one of n, since shards are padded."""
+MANY = 10_000
+"""A number larger than that of the messages of a stage in a phase, and of stages."""
 Link = tuple[int, int]
 """The places of a sending and of a receiving device."""
 
@@ -94,7 +111,7 @@ def _move(each: DrawnTransfer, rows: Sequence[Footprint]) -> list[object]:
     return [PHASES.index(each.phase), each.operation, each.group, spelled, one, *told, round(each.bytes)]
 
 
-def _addressed(each: DrawnTransfer, path: Path, rows: Sequence[Footprint]) -> Path:
+def _addressed(each: DrawnTransfer, path: Route, rows: Sequence[Footprint]) -> Route:
     """Returns between whom an exchange goes whose record names nobody, where some devices borrow the parameters of others."""
     borrowers = tuple(place for place, row in enumerate(rows) if row.params_peak_bytes and not row.params_bytes)
     if path[0] != path[1] or not borrowers or each.operation in RINGS:
@@ -106,10 +123,72 @@ def _addressed(each: DrawnTransfer, path: Path, rows: Sequence[Footprint]) -> Pa
     return (holders, borrowers) if is_handed_out else (borrowers, holders)
 
 
-def _links(each: DrawnTransfer, path: Path) -> Iterator[Link]:
+def _links(each: DrawnTransfer, path: Route) -> Iterator[Link]:
     """Yields the links that the shards of an exchange move along: around a ring, or from each to each other."""
     senders, receivers = path
     if senders == receivers and each.operation in RINGS:
         yield from zip(senders, (*senders[1:], senders[0]), strict=True) if len(senders) > 1 else ()
     else:
         yield from ((start, end) for start, end in itertools.product(senders, receivers) if start != end)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PredictedDevice(Footprint):
+    """A predicted device.
+
+    Attributes:
+        role: The name of its process, or its role for the others, as in "server-0".
+        rank: The rank of its process.
+        sends: What it sends in a step, in order.
+    """
+
+    role: str
+    rank: int
+    sends: tuple[Send, ...] = ()
+
+
+def predicted_devices(prediction: Prediction) -> list[PredictedDevice]:
+    """Distributes a prediction over the devices.
+
+    Args:
+        prediction: The prediction of a row.
+    """
+    run, held = prediction.run, list(prediction.ledger.devices())
+    roles = [process.role for process in run.strategy.topology(run)]
+    by_place = list(sends_by_place(run, prediction.ledger, prediction.backend))
+    places = []
+    for index, each in enumerate(held):
+        process = index * len(roles) // len(held)
+        number = sum(other.device == each.device for other in held[:index])
+        name = f"CPU:{index}" if each.device == "each" else f"{each.device}:{number}"
+        sends = _in_order(by_place[index], index, run.mesh) if index < len(by_place) else ()
+        footprint = {field.name: getattr(each, field.name) for field in dataclasses.fields(Footprint)}
+        places.append(PredictedDevice(**footprint | {"device": name}, role=roles[process], rank=process, sends=sends))
+    return places
+
+
+def _in_order(sends: Sequence[Send], place: int, mesh: Mesh) -> tuple[Send, ...]:
+    """Returns what a device sends, in an order among all devices where these are stages: one waits for the one before it."""
+    if any(send.operation != "send" for send in sends):
+        return tuple(sends)
+    stages, stage, found = mesh.parts("layers"), mesh.part(place, "layers"), list[Send]()
+    for send in sends:
+        sent = sum(each.phase == send.phase for each in found)
+        waits = stage if send.phase == PHASES[0] else stages - stage if int(send.to) < place else 0
+        at = float((PHASES.index(send.phase) * MANY + waits + 1) * MANY + sent)
+        found.append(dataclasses.replace(send, at=at))
+    return tuple(found)
+
+
+def sentence(each: DrawnTransfer) -> str:
+    """Returns the purpose of an exchange, as a sentence.
+
+    Args:
+        each: The exchange.
+    """
+    cut = {dimension for name in each.group.split(",") if name in AXES for dimension in AXES[name].cuts}
+    for kind, phases in _SENTENCES.items():
+        said = phases.get(each.phase, {}).get(each.operation)
+        if said and kind in (*cut, "plain"):
+            return said
+    return "Devices exchange numbers."

@@ -12,7 +12,7 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import doctor
 from samestep.experiments.doctoring import checks, gpu_report
-from samestep.experiments.doctoring.gpus import Gpu
+from samestep.experiments.doctoring.checks import Gpu
 from samestep.experiments.printing.formats import write
 from tests.lent import lend
 

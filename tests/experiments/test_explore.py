@@ -22,9 +22,7 @@ from samestep.experiments import explore
 from samestep.experiments.advising.prediction import Assumptions, Prediction, predict_row
 from samestep.experiments.exploring.grid import BASE, Grid, grid_of, key_of, request_of
 from samestep.experiments.exploring.measuring import run_row
-from samestep.experiments.exploring.predicted_devices import predicted_devices
-from samestep.experiments.exploring.sentences import sentence
-from samestep.experiments.exploring.steps import MOST_MOVES, played
+from samestep.experiments.exploring.steps import MOST_MOVES, played, predicted_devices, sentence
 from samestep.experiments.page.drawings.transfers import DrawnTransfer, transfers
 from tests.explored import embedded, exchanged, few_points, write
 from tests.results import leave, made

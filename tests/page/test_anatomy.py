@@ -24,11 +24,10 @@ from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.experiments import strategies
 from samestep.experiments.page.drawings.anatomy import LONGEST, Scale, anatomy
 from samestep.experiments.page.drawings.device_bars import CLASSES, drawn_from, whole_bytes
-from samestep.experiments.page.drawings.large_drawings import MOST_DRAWN, most_telling
 from samestep.experiments.page.drawings.svg import drawing, file_of
 from samestep.experiments.page.drawings.transfers import DrawnTransfer
 from samestep.experiments.page.drawings.transfers import transfers as joined_transfers
-from samestep.experiments.page.observed import write_anatomies
+from samestep.experiments.page.observed import MOST_DRAWN, most_telling, write_anatomies
 from samestep.experiments.printing.picture import observe, small_request
 from tests.results import made
 

@@ -12,7 +12,7 @@ from samestep.experiments.page.loaded import Facet
 from samestep.experiments.page.paper.figures import COLUMN, NAMES, PAGE
 from samestep.experiments.page.paper.helvetica import text_width
 from samestep.experiments.page.paper.marks import HATCHES, hatched
-from samestep.experiments.page.paper.styles import colors
+from samestep.experiments.page.paper.pdf import colors
 from samestep.experiments.page.plots import Plot
 from samestep.experiments.page.rendering import HERE
 from tests.page.pdfs import operations

@@ -13,7 +13,7 @@ MOST_JOINED = 4000
 """The most records of a step that are taken apart; in a step with more, equal consecutive sends stay one record."""
 _MOST_NAMED = 4
 """The devices, one by one."""
-Path = tuple[tuple[int, ...], tuple[int, ...]]
+Route = tuple[tuple[int, ...], tuple[int, ...]]
 """The places in the result of the sending and of the receiving devices; those of a collective do both."""
 
 
@@ -47,7 +47,7 @@ class DrawnTransfer:
     phase: str
     operation: str
     group: str
-    paths: tuple[Path, ...]
+    paths: tuple[Route, ...]
     bytes: float
     count: int = 1
     ranks: int = 0
@@ -65,7 +65,7 @@ class DrawnTransfer:
         """
         return "; ".join(dict.fromkeys(self._in_words(path, names) for path in self.paths))
 
-    def _in_words(self, path: Path, names: Sequence[str]) -> str:
+    def _in_words(self, path: Route, names: Sequence[str]) -> str:
         either = "" if path[0] == path[1] or self.operation == "broadcast" else "any of "
         senders, receivers = (
             (either if len(side) > 1 else "")
@@ -166,7 +166,7 @@ def _expanded(sends: Iterable[Send]) -> Iterator[Send]:
         yield from (dataclasses.replace(one, source=source) for source in send.sources)
 
 
-def _paths(send: Send, index: int, rows: Sequence[Sender], mesh: Mesh) -> list[Path]:
+def _paths(send: Send, index: int, rows: Sequence[Sender], mesh: Mesh) -> list[Route]:
     """Returns the devices between which a record goes; a process with several devices records for all their groups."""
     if send.to:
         source = find_devices(send.source, rows) or (index,)

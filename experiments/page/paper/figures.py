@@ -15,9 +15,8 @@ from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.trade import trade
 from samestep.experiments.page.loaded import Facet, Loaded
 from samestep.experiments.page.loading import loaded_comparison
-from samestep.experiments.page.paper.charts import Key, chart
+from samestep.experiments.page.paper.charts import Key, chart, graph
 from samestep.experiments.page.paper.figure_parts import UNITS
-from samestep.experiments.page.paper.graphs import graph
 from samestep.experiments.page.paper.pdf import pdf_of
 from samestep.experiments.page.plots import Plot
 from samestep.experiments.page.rendering import FRAMEWORKS
