@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from samestep.common.errors import ConfigError, SamestepError, Unavailable, signal_exit_code
+from samestep.common.errors import ConfigError, Unavailable, signal_exit_code
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.confound_report import explain_confounds, find_stops
 from samestep.experiments.comparing.gate import find_failure, say_missing
@@ -71,6 +71,11 @@ class Comparison:
         """The rows that have a result, with their speeds."""
         return [MeasuredRow(row.result, self.speeds[row.cell], row.cell) for row in self.rows if row.result]
 
+    @property
+    def trained(self) -> list[MeasuredRow]:
+        """Those of them that a framework trained: without the oracle, which is not a strategy."""
+        return [row for row in self.measured if row.result.is_trained]
+
     @functools.cached_property
     def scaling(self) -> "tuple[Scaling, ...]":
         """The scaling of the rows with several numbers of devices."""
@@ -100,15 +105,8 @@ class Comparison:
 
         return dataclasses.replace(self, allowed=allowed, against=hold(self.rounds, earlier, allowed, bit_equal))
 
-    @property
-    def failure(self) -> SamestepError | None:
-        """The error that the comparison ends with; see `find_failure`."""
-        return find_failure(self)
-
-    @property
-    def missing(self) -> str:
-        """Says how many runs are missing, and how to continue; "" if none is, or if single runs were put together."""
-        return say_missing(self)
+    failure = property(find_failure)
+    missing = property(say_missing)
 
     @property
     def exit_code(self) -> int:

@@ -12,9 +12,9 @@ from samestep.common.errors import ConfigError
 from samestep.experiments.comparing import stored
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
-from samestep.experiments.page.answers import answers
 from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.trade import LEFT, LINE, trade
+from samestep.experiments.page.verdicts import answers
 from samestep.notebook import as_html
 from tests.page import runs
 from tests.page.runs import trained

@@ -1,19 +1,17 @@
 """Speed against memory: one point for each row of a comparison, with its name."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable
 from xml.etree.ElementTree import Element
 
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.quantities import STATE
 from samestep.experiments.comparing.speeds import MeasuredRow
-from samestep.experiments.page.answers import measured_rows
 from samestep.experiments.page.axes import AxisScale, fitting, in_bytes, spell_tick
 from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
 from samestep.experiments.page.paper import marks
 from samestep.experiments.page.paper.figure_parts import SMALL, room_for
 from samestep.experiments.printing.columns import range_of
-from samestep.experiments.printing.text import marked
 
 WIDTH = 760
 LEFT, NAMES, TOP, LEAST_HEIGHT, FOOT = 64, 130, 40, 290, 66
@@ -47,8 +45,7 @@ def trade(found: Comparison, width: float = WIDTH) -> Element | None:
         found: The comparison.
         width: The width in pixels; names take as much of it as they need, up to MOST_NAMES.
     """
-    rows = measured_rows(found)
-    points = sorted(_points(rows), key=lambda point: -point.speed)[:MOST_ROWS]
+    points = sorted(_points(found.trained), key=lambda point: -point.speed)[:MOST_ROWS]
     if len(points) < 2:
         return None
     speeds = fitting([value for point in points for value in (point.speed, *(point.ends or ()))], spell_tick)
@@ -115,14 +112,13 @@ class _Panel:
         return places
 
 
-def _points(rows: Mapping[str, MeasuredRow]) -> list[_Point]:
+def _points(rows: Iterable[MeasuredRow]) -> list[_Point]:
     found = []
-    for name, row in rows.items():
+    for row in rows:
         held, speed = STATE.value(row), row.speed.prediction
         if held is not None and speed is not None:
             is_same = row.result.parity.passed is not False
-            name = marked(name, row.result.emulation)
-            found.append(_Point(name, row.result.framework, float(held), speed.median, range_of(row), is_same))
+            found.append(_Point(row.name, row.result.framework, float(held), speed.median, range_of(row), is_same))
     return found
 
 
