@@ -29,6 +29,7 @@ class Schedule:
         fills_stages: Whether it needs a micro-batch for each stage.
         in_rounds: Whether it takes its micro-batches in equal rounds of at least one for each rank.
         delays_weights: Whether it computes the gradients by the weights separately from those by the inputs, and later.
+        holds_all: Whether it takes all micro-batches forward before it takes any back, so that the more, the more are in flight.
     """
 
     stages_per_rank: int = 1
@@ -36,6 +37,7 @@ class Schedule:
     fills_stages: bool = False
     in_rounds: bool = False
     delays_weights: bool = False
+    holds_all: bool = False
 
     @property
     def last_phase(self) -> str:
@@ -49,10 +51,10 @@ class Schedule:
 
 
 SCHEDULES: Mapping[str, Schedule] = {
-    "gpipe": Schedule(),
+    "gpipe": Schedule(holds_all=True),
     "1f1b": Schedule(fills_stages=True),
     "interleaved_1f1b": Schedule(2, in_rounds=True),
-    "looped_bfs": Schedule(2),
+    "looped_bfs": Schedule(2, holds_all=True),
     "interleaved_zero_bubble": Schedule(2, in_rounds=True, delays_weights=True),
     "zbv_zero_bubble": Schedule(2, v_shaped=True, delays_weights=True),
     "dualpipev": Schedule(2, v_shaped=True, fills_stages=True, delays_weights=True),

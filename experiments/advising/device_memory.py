@@ -33,7 +33,6 @@ from samestep.experiments.advising.prediction import needed_bytes
 
 _PLAIN = "gpipe"
 """Any of the schedules that give each rank one stage."""
-_in_flight = functools.lru_cache(maxsize=2**16)(in_flight)
 
 
 class PipePlace(NamedTuple):
@@ -63,7 +62,7 @@ def needed(places: Sequence[PipePlace], run: Run, rows: int, schedule: str, coun
     ranks, most = run.mesh.parts("layers"), 0
     rows, count = (rows // run.passes, count) if schedule else (rows // count, 1)
     for place in places:
-        peaks = _in_flight(schedule or _PLAIN, ranks, place.number, count)
+        peaks = in_flight(schedule or _PLAIN, ranks, place.number, count)
         kept = 0 if place.kept is None else peak_bytes(place.kept, rows, count, peaks)
         most = max(most, place.state + kept)
     return most

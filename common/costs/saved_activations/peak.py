@@ -4,13 +4,16 @@ What a stage keeps does not depend on how many examples there are. A search for 
 is in flight on a rank of a pipeline from when it has gone forward through a stage of it until it has come back.
 
 References:
-    torch/distributed/pipelining/schedules.py of torch 2.13, whose order of computations this counts; Narayanan et al., arXiv
-    2104.04473, section 2.2 (1F1B keeps at most one micro-batch a rank in flight); Qi et al., arXiv 2401.10241 (a
-    micro-batch is kept until its gradient by the weights is taken).
+    Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B keeps at most one micro-batch a rank in flight); Qi et al., arXiv
+    2401.10241 (a micro-batch is kept until its gradient by the weights is taken).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from samestep.common.workload.passes import PASSES
+from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 Counts = tuple[int, int]
 """For one stage: the micro-batches that have not come back, and those whose gradient by the weights is deferred."""
@@ -21,19 +24,24 @@ class Moment(NamedTuple):
 
     Attributes:
         counts: The counts of each stage of a rank.
-        stage: The stage through which the pass goes; where gradients by the weights are deferred, nothing is recomputed for it.
+        stage: The stage through which the pass goes; 0 where gradients by the weights are deferred and nothing is recomputed.
     """
 
     counts: tuple[Counts, ...]
     stage: int = 0
+
+    def is_within(self, other: "Moment") -> bool:
+        """Returns whether no stage keeps more than at another moment: what has come back keeps no more than what has not."""
+        pairs = zip(self.counts, other.counts, strict=True)
+        return self.stage == other.stage and all(one[0] <= more[0] and sum(one) <= sum(more) for one, more in pairs)
 
 
 Peaks = tuple[Moment, ...]
 """Candidates for a rank's peak."""
 ONE: Peaks = (Moment(((1, 0),)),)
 """The candidates of a stage that takes one micro-batch at a time."""
-_SEEN_ROUNDS = 4
-"""The rounds of an interleaved schedule that show every moment: two pairs after those of the warm-up."""
+_SEEN_ROUNDS = 2
+"""The rounds of one micro-batch for each rank after which the same moments come again."""
 
 
 class KeptBytes(NamedTuple):
@@ -120,9 +128,9 @@ def largest(kept: Sequence[KeptBytes]) -> tuple[KeptBytes, ...]:
 
 
 def in_flight(schedule: str, ranks: int, rank: int, microbatches: int) -> Peaks:
-    """Counts the micro-batches of each stage of a rank at every moment that can be its peak of memory.
+    """Follows the passes of a rank to each moment that can be its peak: no other one has as much of every stage in flight.
 
-    Which moment is the peak depends on the sizes of the stages, and on what is recomputed for the backward pass of a stage.
+    Which of them it is depends on the sizes of the stages, and on what is recomputed for the backward pass of a stage.
 
     Args:
         schedule: A key of `SCHEDULES`.
@@ -130,60 +138,27 @@ def in_flight(schedule: str, ranks: int, rank: int, microbatches: int) -> Peaks:
         rank: Which of them.
         microbatches: The number of micro-batches that go through together.
     """
-    return _PEAKS[schedule](ranks, rank, microbatches)
+    rule = SCHEDULES[schedule]
+    if not (rule.holds_all or (rule.in_rounds and microbatches % ranks)):  # rounds may be larger than the ranks
+        microbatches = min(microbatches, _SEEN_ROUNDS * ranks)
+    return _follow(schedule, ranks, rank, microbatches)
 
 
-def _interleaved(ranks: int, rank: int, microbatches: int, hop: int, delay: int) -> Peaks:
-    """Follows the forward passes that a rank takes ahead of its backward passes, in rounds, on its two stages.
-
-    Args:
-        ranks: The number of ranks.
-        rank: Which of them.
-        microbatches: The number of micro-batches.
-        hop: How many forward passes more each rank takes ahead than the next one.
-        delay: How many backward passes later a micro-batch's gradient by the weights is taken.
-    """
-    a_round = microbatches // max(1, microbatches // ranks)
-    # Behind these the same moments come again, two rounds apart.
-    total = 2 * a_round * min(microbatches // a_round, _SEEN_ROUNDS)
-    ahead = min(a_round + hop * (ranks - 1 - rank), total)
-    seen, ended, present, put_off = dict[Moment, None](), set[int](), [0, 0], [0, 0]
-    for taken in range(total + ahead):
-        if taken < total:
-            present[taken // a_round % 2] += 1
-        if (back := taken - ahead) < 0:
-            continue
-        stage = 1 - back // a_round % 2
-        if stage not in ended:  # without forward passes in between, ever less is in flight
-            seen[Moment(tuple(zip(present, put_off, strict=True)), stage)] = None
-        if taken >= total:
-            ended.add(stage)
-        present[stage] -= 1
-        put_off[stage] += 1
-        if (weights := back - delay) >= 0:
-            put_off[1 - weights // a_round % 2] -= 1
-    return tuple(seen)
-
-
-def _zbv(ranks: int, rank: int, microbatches: int) -> Peaks:
-    first = _none_put_off(min(microbatches, 2 * ranks - rank - 1), min(microbatches, rank + 1))
-    return first + _none_put_off(2 * ranks - rank, rank) if microbatches >= 2 * ranks - rank else first
-
-
-def _breadth_first(ranks: int, rank: int, microbatches: int) -> Peaks:
-    return (Moment(((microbatches, 0), (microbatches, 0)), stage=1), Moment(((microbatches, 0), (0, 0)), stage=0))
-
-
-def _none_put_off(*counts: int) -> Peaks:
-    return (Moment(tuple((count, 0) for count in counts)),)
-
-
-_PEAKS: Mapping[str, Callable[[int, int, int], Peaks]] = {
-    "gpipe": lambda ranks, rank, microbatches: _none_put_off(microbatches),
-    "1f1b": lambda ranks, rank, microbatches: _none_put_off(min(microbatches, ranks - rank)),
-    "interleaved_1f1b": lambda ranks, rank, microbatches: _interleaved(ranks, rank, microbatches, 2, 0),
-    "looped_bfs": _breadth_first,
-    "interleaved_zero_bubble": lambda ranks, rank, microbatches: _interleaved(ranks, rank, microbatches, 1, rank),
-    "zbv_zero_bubble": _zbv,
-    "dualpipev": lambda ranks, rank, microbatches: _none_put_off(2 * ranks - rank, rank + 1),
-}
+@functools.lru_cache(maxsize=2**14)  # a search asks for every number of micro-batches
+def _follow(schedule: str, ranks: int, rank: int, microbatches: int) -> Peaks:
+    rule, found = SCHEDULES[schedule], list[Moment]()
+    present, put_off = [0] * rule.stages_per_rank, [0] * rule.stages_per_rank
+    passes = PASSES[schedule](rank, ranks, microbatches)
+    for before, (phase, stage) in zip([None, *passes], passes, strict=False):
+        if phase == "forward":
+            present[stage] += 1
+        elif phase == "weights":
+            put_off[stage] -= 1
+        else:
+            now = Moment(tuple(zip(present, put_off, strict=True)), 0 if rule.delays_weights else stage)
+            # Right behind a pass like itself, less is in flight than ahead of that.
+            if before != (phase, stage) and not any(now.is_within(other) for other in found):
+                found = [each for each in found if not each.is_within(now)] + [now]
+            present[stage] -= 1
+            put_off[stage] += rule.delays_weights
+    return tuple(found)

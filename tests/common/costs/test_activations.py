@@ -42,7 +42,7 @@ def test_the_textbooks_formula_is_korthikantis(parts, sequence, formula) -> None
     """Equations 1, 2 and 4 of arXiv 2205.05198, which are for numbers of two bytes."""
     ratio = SPEC.heads * SPEC.context / SPEC.width
     wanted = formula(TOKENS * SPEC.width, ratio, parts)
-    assert textbook_block_bytes(SPEC, ROWS, 2, parts, sequence) == pytest.approx(wanted)
+    assert textbook_block_bytes(SPEC.facts.sizes, ROWS, 2, parts, sequence) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(("parts", "sequence"), [(1, False), (2, False), (4, False), (4, True)])
@@ -58,7 +58,7 @@ def test_a_block_keeps_the_textbooks_numbers_without_masks_and_scores(parts: int
     fields = {"strategy": "tp", "mesh": f"tensor={parts}", "options": {"sequence_parallel": sequence}}
     assert (
         block_bytes(**fields)
-        == textbook_block_bytes(SPEC, ROWS, 4, parts, sequence) - masks - scores + extra + gathered
+        == textbook_block_bytes(SPEC.facts.sizes, ROWS, 4, parts, sequence) - masks - scores + extra + gathered
     )
 
 
