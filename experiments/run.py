@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         if written_for and not launch.prepare:
             raise ConfigError(f"--for {written_for.engine} writes what starts a prepared run there; add --prepare.")
         if started_on:
-            from samestep.experiments.submitting.scripts import check_nodes  # here: few runs are started elsewhere
+            from samestep.experiments.submitting.targets import check_nodes  # here: few runs are started elsewhere
 
             check_nodes(started_on, run)
         note = check_launch(run, dataclasses.replace(launch, out=None) if resumed else launch, not started_on)
@@ -160,7 +160,7 @@ def script_lines(target: "Target", run: Run, launch: Launch) -> str:
         launch: Names the directory.
     """
     from samestep.common.runtime.parent.attempts import prepare  # here, like those of `main`
-    from samestep.experiments.submitting.scripts import render, write_script
+    from samestep.experiments.submitting.targets import render, write_script
 
     render(target, run, Path("run"))  # what is refused leaves no directory
     directory = prepare(run, launch)

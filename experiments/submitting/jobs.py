@@ -19,8 +19,7 @@ from samestep.common.files.writing import create
 from samestep.common.runtime.parent.elsewhere import Elsewhere, Job, JobEnd
 from samestep.common.runtime.parent.processes.obituary import ending, read_log
 from samestep.common.strategy import Run
-from samestep.experiments.submitting.scripts import write_script
-from samestep.experiments.submitting.targets import STARTED, Target
+from samestep.experiments.submitting.targets import STARTED, Target, write_script
 
 CONNECT_SECONDS = 5.0
 _COMMANDS = {"slurm": ("sbatch", "slurm-client"), "mpi": ("mpirun", "openmpi-bin")}

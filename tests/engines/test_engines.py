@@ -19,8 +19,7 @@ from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.parent.processes.network import HOST
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.printing.text import github
-from samestep.experiments.submitting.scripts import write_script
-from samestep.experiments.submitting.targets import read_target
+from samestep.experiments.submitting.targets import read_target, write_script
 from tests.conftest import RunCell
 from tests.engines.ray_box import RayBox
 from tests.engines.slurm_box import SlurmBox

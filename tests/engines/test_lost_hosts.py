@@ -15,8 +15,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.steps.log import METRICS
-from samestep.experiments.submitting.scripts import write_script
-from samestep.experiments.submitting.targets import read_target
+from samestep.experiments.submitting.targets import read_target, write_script
 from tests.engines.commands import Command, end, workers_of
 from tests.engines.host_box import ROOT, lose, needs_root, on, started
 from tests.engines.notices import NOTICE_SECONDS, commands_notice, told_in_time

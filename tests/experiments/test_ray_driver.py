@@ -10,8 +10,7 @@ import pytest
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.experiments.submitting.jobs import ProcessJob
-from samestep.experiments.submitting.scripts import render
-from samestep.experiments.submitting.targets import read_target
+from samestep.experiments.submitting.targets import read_target, render
 
 RAY = """
 import os, signal, sys, time

@@ -10,8 +10,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.processes.network import HOST, free_ports
 from samestep.experiments.submitting.jobs import SlurmJob, elsewhere
-from samestep.experiments.submitting.scripts import render
-from samestep.experiments.submitting.targets import SCRIPTS, STARTED, read_target
+from samestep.experiments.submitting.targets import SCRIPTS, STARTED, read_target, render
 
 Slurm = Callable[[str, str], None]
 

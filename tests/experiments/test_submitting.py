@@ -13,8 +13,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.experiments import run
 from samestep.experiments.cli.command_line import take_target
-from samestep.experiments.submitting.scripts import render
-from samestep.experiments.submitting.targets import SCRIPTS, read_target
+from samestep.experiments.submitting.targets import SCRIPTS, read_target, render
 
 FIELDS = Path(__file__).parents[1] / "engines" / "fields"
 """Names and types of all fields: of a Job of Kubernetes 1.37, and of a TrainJob (trainer.kubeflow.org/v1alpha1, at 8c0f5059b)."""
