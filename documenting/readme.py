@@ -16,7 +16,7 @@ from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.quantities import QUANTITIES
 from samestep.experiments.comparing.speeds import MeasuredRow, speed_of
 from samestep.experiments.printing import tables
-from samestep.experiments.printing.grid import table
+from samestep.experiments.printing.column_table import table
 from samestep.experiments.printing.text import fill, github
 from samestep.experiments.strategies import COLUMNS
 

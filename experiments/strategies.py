@@ -15,8 +15,8 @@ from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
+from samestep.experiments.printing.column_table import Column, explained
 from samestep.experiments.printing.formats import Case, Document, add_format, write
-from samestep.experiments.printing.grid import Column, explained
 from samestep.experiments.printing.picture import write_picture
 from samestep.experiments.printing.text import explain_emulation, fill, marked, paragraphs, sharing
 

@@ -9,9 +9,9 @@ from samestep.experiments.advising import advice_reasons as reasons
 from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.candidate_meshes import num_stage_ranks
 from samestep.experiments.advising.ranking import Timed
+from samestep.experiments.printing.column_table import Column, table
 from samestep.experiments.printing.command_lines import wrap_command
 from samestep.experiments.printing.formats import Case, Document
-from samestep.experiments.printing.grid import Column, table
 from samestep.experiments.printing.text import (
     bullets,
     count,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from samestep.common.ledger import STATE_OF_A_DEVICE
 from samestep.common.memory import ACTIVATIONS, GATHERED
 from samestep.experiments.advising.prediction import Prediction
-from samestep.experiments.printing.grid import Column, fit, meanings, table
+from samestep.experiments.printing.column_table import Column, fit, meanings, table
 from samestep.experiments.printing.text import bullets, common_unit, in_unit, screen_width, size
 
 

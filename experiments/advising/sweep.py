@@ -9,8 +9,8 @@ from samestep.common.flags import Scalar, join_spelling, split_spelling
 from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.advice_text import COLUMNS, figures, say_model
 from samestep.experiments.advising.training_cost import DAY, StepCost
+from samestep.experiments.printing.column_table import Column, table
 from samestep.experiments.printing.formats import Case, Document
-from samestep.experiments.printing.grid import Column, table
 from samestep.experiments.printing.text import bullets, fill, paragraphs, screen_width
 
 

@@ -15,8 +15,8 @@ from samestep.experiments.comparing.quantity import MARK, Quantity
 from samestep.experiments.comparing.row import Row, explain_rows
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.doctoring.checks import Gpu
+from samestep.experiments.printing.column_table import Column, explained
 from samestep.experiments.printing.formats import Document
-from samestep.experiments.printing.grid import Column, explained
 from samestep.experiments.printing.text import paragraphs, size
 
 

@@ -12,7 +12,7 @@ from samestep.experiments.page.axes import AxisScale
 from samestep.experiments.page.curves import Panel, curve, dot, whisker
 from samestep.experiments.page.loaded import Group, Loaded
 from samestep.experiments.page.rendering import render
-from samestep.experiments.printing.grid import joined, meanings
+from samestep.experiments.printing.column_table import joined, meanings
 from samestep.experiments.printing.scaling_report import COLUMNS, explain_fit, title_of
 from samestep.experiments.printing.text import sharing
 

@@ -10,7 +10,7 @@ from samestep.experiments.comparing.quantities import SENT
 from samestep.experiments.page.axes import AxisScale, in_bytes
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
-from samestep.experiments.printing.grid import cells
+from samestep.experiments.printing.column_table import cells
 from samestep.experiments.printing.host_table import MEANING, host_columns
 from samestep.experiments.printing.text import size
 

@@ -6,7 +6,7 @@ from samestep.common.judging.repetition import CHANGED, EQUAL
 from samestep.experiments.comparing.against import Against, RowDifference
 from samestep.experiments.comparing.quantities import SPEED
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
-from samestep.experiments.printing.grid import Column, table
+from samestep.experiments.printing.column_table import Column, table
 from samestep.experiments.printing.text import bullets, fill, paragraphs, screen_width, sharing, short
 
 COLUMNS = (

@@ -9,7 +9,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.quantities import METRIC, QUANTITIES, SAME_STEP, SPEED, STARTUP, VERDICT
 from samestep.experiments.comparing.quantity import MARK, MOST_MISSED, Quantity
 from samestep.experiments.comparing.speeds import MeasuredRow
-from samestep.experiments.printing.grid import Column
+from samestep.experiments.printing.column_table import Column
 from samestep.experiments.printing.text import common_unit, explain_emulation, in_unit, marked, short
 
 Line = MeasuredRow | tuple[str, str]

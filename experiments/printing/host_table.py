@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from samestep.common.runtime.records import HostBytes, RunResult
 from samestep.experiments.comparing.speeds import MeasuredRow
-from samestep.experiments.printing.grid import Column, table
+from samestep.experiments.printing.column_table import Column, table
 from samestep.experiments.printing.text import common_unit, in_unit
 
 MEANING = "bytes of a step over TCP (predicted), from each process to others of its host, and between hosts"

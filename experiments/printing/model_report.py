@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from samestep.common.errors import name_some
 from samestep.common.workload.models.description import Description
 from samestep.common.workload.models.spec import ArraySpec, Param
+from samestep.experiments.printing.column_table import Column, table
 from samestep.experiments.printing.formats import Case, Document
-from samestep.experiments.printing.grid import Column, table
 from samestep.experiments.printing.text import count, fill, paragraphs, screen_width, shape
 
 _MOST_NAMED = 5

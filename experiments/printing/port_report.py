@@ -10,9 +10,9 @@ from samestep.common.porting.array_layouts import apart
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
 from samestep.common.porting.functions import FUNCTION, moves
 from samestep.common.porting.matching.pairing import Pair
+from samestep.experiments.printing.column_table import Column, table
 from samestep.experiments.printing.formats import Case as Reported
 from samestep.experiments.printing.formats import Document
-from samestep.experiments.printing.grid import Column, table
 from samestep.experiments.printing.text import fill, paragraphs, screen_width, shape
 
 

@@ -6,7 +6,7 @@ from samestep.common.judging.scaling_fit import LEAST_POINTS, amdahl_limit
 from samestep.experiments.comparing.quantities import SPEED
 from samestep.experiments.comparing.scaling import EXPECTED, Scaling, ScalingPoint
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
-from samestep.experiments.printing.grid import Column, explained
+from samestep.experiments.printing.column_table import Column, explained
 from samestep.experiments.printing.host_table import spell_sum
 from samestep.experiments.printing.text import count, fill, paragraphs, sharing, short, spell
 

@@ -12,6 +12,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
 from samestep.experiments.comparing.quantities import METRIC
 from samestep.experiments.comparing.speeds import MeasuredRow
+from samestep.experiments.printing.column_table import Column, Row, fit, joined, meanings, table
 from samestep.experiments.printing.columns import (
     Line,
     cell,
@@ -21,7 +22,6 @@ from samestep.experiments.printing.columns import (
     explain_misses,
     shared_columns,
 )
-from samestep.experiments.printing.grid import Column, Row, fit, joined, meanings, table
 from samestep.experiments.printing.text import bullets, count, fill, github, paragraphs, screen_width, sharing
 
 EXCEPTIONS = 3

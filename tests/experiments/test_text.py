@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
+from samestep.experiments.printing.column_table import Column, cells, fit
 from samestep.experiments.printing.command_lines import wrap_command
-from samestep.experiments.printing.grid import Column, cells, fit
 from samestep.experiments.printing.text import (
     PIPED_WIDTH,
     common_unit,
