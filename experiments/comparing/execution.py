@@ -11,7 +11,7 @@ from samestep.common.errors import ConfigError, SamestepError
 from samestep.common.files.locks import sole_user
 from samestep.common.files.writing import open_directory
 from samestep.common.flags import spell_flag, split_spelling
-from samestep.common.request import RunConfig, launch_of
+from samestep.common.request import launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import refuse_run, refuse_taken, write_error
 from samestep.common.runtime.parent.attempts import first_new, new_directory
@@ -54,14 +54,14 @@ def compare(
     for cell in plan.cells:
         refuse_run(run_directory(directory, cell, 1))  # whose name may be too long
     with Launcher(elsewhere=elsewhere) as launcher:
-        checked = _check(asked.base, plan, launcher, quiet)
+        checked = _check(plan, launcher, quiet)
         if out is None:
             directory = first_new(lambda: new_directory(name))
         else:
             _make(directory)
         with sole_user(directory, "measured"):
             comparison_file.write_file(directory / comparison_file.NAME, asked)
-            return _conduct(asked, plan, checked, {cell: Found() for cell in plan.cells}, directory, launcher, quiet)
+            return _conduct(plan, checked, {cell: Found() for cell in plan.cells}, directory, launcher, quiet)
 
 
 def ask(file: Path | None, given: Given, quiet: bool = False) -> ComparisonConfig:
@@ -105,18 +105,17 @@ def resume(directory: Path, given: Given, quiet: bool = False, elsewhere: "Elsew
     _refuse_another(directory, describe(stored), asked)
     plan = make_plan(asked)
     with Launcher(elsewhere=elsewhere) as launcher, sole_user(directory, "measured"):
-        checked = _check(asked.base, plan, launcher, quiet)
-        found = {cell: find(directory, cell, plan, asked) for cell in plan.cells}
+        checked = _check(plan, launcher, quiet)
+        found = {cell: find(directory, cell, plan) for cell in plan.cells}
         for cell, each in found.items():
             each.error = None
             for number, result in each.results.items():
                 if not isinstance(ready := checked[cell], SamestepError):  # defaults of the workload included
                     refuse_other(run_directory(directory, cell, number), result, as_config(*ready))
-        return _conduct(asked, plan, checked, found, directory, launcher, quiet)
+        return _conduct(plan, checked, found, directory, launcher, quiet)
 
 
 def _conduct(
-    asked: ComparisonConfig,
     plan: Plan,
     checked: Checked,
     found: Mapping[Cell, Found],
@@ -131,7 +130,7 @@ def _conduct(
             found[cell].error = why
             _record(directory, run_directory(directory, cell, missing[0]), why)
     interrupt = measure(plan, ready, found, directory, launcher, quiet)
-    return compose(asked, plan, directory, found, interrupt)
+    return compose(plan, directory, found, interrupt)
 
 
 def _make(directory: Path) -> None:
@@ -153,12 +152,12 @@ def _record(directory: Path, run: Path, why: SamestepError) -> None:
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Checked:
+def _check(plan: Plan, launcher: Launcher, quiet: bool) -> Checked:
     """Checks every cell. The oracle must be possible, and of the cells that the user named at least one."""
     checked: dict[Cell, Ready | SamestepError] = {}
     notes, described = {}, {}
     for cell in plan.cells:
-        config = request_of(cell, base, plan)
+        config = request_of(cell, plan)
         try:
             config = launcher.describe(config)
             run, launch = parse(config), launch_of(config)

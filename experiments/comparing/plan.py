@@ -29,22 +29,20 @@ class Plan:
     """The cells of a comparison.
 
     Attributes:
+        asked: The request of the comparison.
         cells: The cells in the order of a round, the oracle's first.
         named: The cells that the user named, without which the comparison fails.
         required: The cells that must be judged.
-        reference: The cell that the others are compared with, if the user named it.
-        repeats: The number of rounds.
     """
 
+    asked: ComparisonConfig
     cells: tuple[Cell, ...]
     named: tuple[Cell, ...]
     required: tuple[Cell, ...]
-    reference: Cell | None
-    repeats: int
 
     def rounds(self, cell: Cell) -> int:
         """Returns how often a cell is run: the oracle once, since nothing is compared with its speed."""
-        return 1 if cell.is_oracle else self.repeats
+        return 1 if cell.is_oracle else self.asked.repeats
 
 
 def make_plan(asked: ComparisonConfig) -> Plan:
@@ -74,11 +72,10 @@ def make_plan(asked: ComparisonConfig) -> Plan:
         return tuple(dict.fromkeys(itertools.chain.from_iterable(expanded[cell] for cell in cells)))
 
     _check_count(sum(map(len, expanded.values())))
-    reference = None if asked.reference is None else Cell.parse(asked.reference)
-    plan = Plan(all_of(list(every)), all_of([*strategies, *required]), all_of(required), reference, asked.repeats)
-    trained = [cell for cell in plan.cells if not cell.is_oracle]
-    if plan.reference is not None and plan.reference not in trained:
-        raise unknown("reference", str(plan.reference), map(str, trained))
+    plan = Plan(asked, all_of(list(every)), all_of([*strategies, *required]), all_of(required))
+    trained = [str(cell) for cell in plan.cells if not cell.is_oracle]
+    if asked.reference is not None and asked.reference not in trained:
+        raise unknown("reference", asked.reference, trained)
     return plan
 
 
@@ -144,18 +141,18 @@ def _check_names(asked: ComparisonConfig, cells: Sequence[Cell]) -> None:
         raise ConfigError(f"--vary {name}: no row can differ in it; each sets it in its cell, or has one value only.")
 
 
-def request_of(cell: Cell, base: RunConfig, plan: Plan) -> RunConfig:
+def request_of(cell: Cell, plan: Plan) -> RunConfig:
     """Makes the request of a cell: strategies of one device get one, and those that were not named get a dtype that they support.
 
     Args:
         cell: The cell of the comparison.
-        base: What all cells of the comparison share.
         plan: The plan of the comparison.
 
     Raises:
         ConfigError: There is no such option, or no such value of it.
     """
-    config, info = cell.apply_to(base), cell.info
+    base, info = plan.asked.base, cell.info
+    config = cell.apply_to(base)
     possible = config.dtype in info.dtypes or (cell in plan.named and not cell.is_oracle)
     has_devices = bool(info.axes) or (cell.is_oracle and bool(counts_devices(config.techniques)))
     return dataclasses.replace(

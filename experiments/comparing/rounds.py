@@ -47,7 +47,9 @@ def measure(
     Returns:
         What ended it early, if anything did.
     """
-    rounds = [(cell, number) for number in range(1, plan.repeats + 1) for cell in ready if number <= plan.rounds(cell)]
+    rounds = [
+        (cell, number) for number in range(1, plan.asked.repeats + 1) for cell in ready if number <= plan.rounds(cell)
+    ]
     todo = [(cell, number) for cell, number in rounds if number not in found[cell].results]
     took = {str(cell): [*each.seconds] for cell, each in found.items() if not cell.is_oracle}
     timetable = Timetable([str(cell) for cell, _ in todo], took)
@@ -60,7 +62,7 @@ def measure(
                     continue
                 run, launch = ready[cell]
                 launch = dataclasses.replace(launch, out=str(run_directory(directory, cell, number)))
-                label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else str(cell)
+                label = f"{cell}, round {number} of {plan.asked.repeats}" if plan.rounds(cell) > 1 else str(cell)
                 seconds = _take(
                     launcher, directory, (run, launch), found[cell], number, begin(run, label) if begin else None
                 )

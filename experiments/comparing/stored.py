@@ -15,7 +15,7 @@ from samestep.common.runtime.integrity import check_error
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.comparing import comparison_file
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.comparing.comparison_request import ComparisonConfig, Given, describe
+from samestep.experiments.comparing.comparison_request import Given, describe
 from samestep.experiments.comparing.plan import Plan, make_plan, refuse_other, request_of
 from samestep.experiments.comparing.row import FAILED, IMPOSSIBLE, NOT_RUN, UNAVAILABLE, Row
 
@@ -82,10 +82,8 @@ def load(directory: Path, damaged: list[tuple[Path, str]] | None = None) -> Comp
     Raises:
         ConfigError: It holds no comparison, or one of its files is damaged.
     """
-    asked = describe(read_asked(directory))
-    plan = make_plan(asked)
-    found = {cell: find(directory, cell, plan, asked, damaged) for cell in plan.cells}
-    return compose(asked, plan, directory, found)
+    plan = make_plan(describe(read_asked(directory)))
+    return compose(plan, directory, {cell: find(directory, cell, plan, damaged) for cell in plan.cells})
 
 
 def read_asked(directory: Path) -> Given:
@@ -103,52 +101,44 @@ def read_asked(directory: Path) -> Given:
 
 
 def compose(
-    asked: ComparisonConfig,
-    plan: Plan,
-    directory: Path,
-    found: Mapping[Cell, Found],
-    interrupt: KeyboardInterrupt | None = None,
+    plan: Plan, directory: Path, found: Mapping[Cell, Found], interrupt: KeyboardInterrupt | None = None
 ) -> Comparison:
     """Makes a comparison from the results.
 
     Args:
-        asked: The comparison.
-        plan: Its cells.
+        plan: Its plan.
         directory: Where it is.
         found: What was found of each cell.
         interrupt: What ended it early.
     """
     rows = tuple(found[cell].row(cell) for cell in plan.cells)
-    trained = (row.cell for row in rows if row.result and not (row.configuration.is_oracle or row.result.compiled))
+    trained = (row.cell for row in rows if row.result and row.result.is_trained)
     return Comparison(
         rows,
         tuple(map(str, plan.named)),
         tuple(map(str, plan.required)),
-        asked.base.parity is True,
+        plan.asked.base.parity is True,
         interrupt,
-        plan.repeats,
-        str(plan.reference) if plan.reference else next(trained, None),
+        plan.asked.repeats,
+        plan.asked.reference or next(trained, None),
         directory,
     )
 
 
-def find(
-    directory: Path, cell: Cell, plan: Plan, asked: ComparisonConfig, damaged: list[tuple[Path, str]] | None = None
-) -> Found:
+def find(directory: Path, cell: Cell, plan: Plan, damaged: list[tuple[Path, str]] | None = None) -> Found:
     """Reads the results of a cell's runs.
 
     Args:
         directory: The directory of the comparison.
         cell: A cell of it.
-        plan: Its cells.
-        asked: The comparison.
+        plan: Its plan.
         damaged: Takes the directories of results that are damaged or not of this cell, with what is wrong; their cell then
             failed.
 
     Raises:
         ConfigError: There is such a result, and `damaged` was not given.
     """
-    found, wanted = Found(), request_of(cell, asked.base, plan)
+    found, wanted = Found(), request_of(cell, plan)
     for number in range(1, plan.rounds(cell) + 1):
         run = run_directory(directory, cell, number)
         try:
