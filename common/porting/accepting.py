@@ -14,6 +14,7 @@ from samestep.common.porting.model_trace import Amendments, Settings
 from samestep.common.porting.training.configurations import differing_settings
 from samestep.common.porting.training.running import moved_shares
 from samestep.common.porting.turning import POOLS, Turned, pool
+from samestep.common.porting.ways.formulas import LEAKY, NumberedName
 from samestep.common.porting.ways.identify import identify_both
 from samestep.common.porting.ways.layers import WAYS
 from samestep.common.porting.ways.turns import turn
@@ -21,7 +22,6 @@ from samestep.common.porting.ways.turns import turn
 Remedies = Mapping[str, Amendments]
 """The name of what would have to be accepted -> what compensates for it."""
 _GELUS = {"exact gelu": "none", "gelu by tanh": "tanh"}
-_SLOPE = re.compile(r"leaky relu of slope (.+)")
 _KERAS_ADAM = re.compile("Adam.?|Nadam")
 """The optimizers by the names of their classes; ours are not capitalised, and add epsilon where torch does."""
 
@@ -59,12 +59,12 @@ def _of_settings(layer: Aligned) -> dict[str, Settings]:
     found: dict[str, Settings] = {}
     if one.get("epsilon") != other.get("epsilon"):
         found["epsilon"] = {"eps": float(str(other["epsilon"]))}
-    ours, theirs = (str(each.get("activation")) for each in both)
+    ours, theirs = (each.get("activation") for each in both)
     if ours != theirs and {ours, theirs} <= {*_GELUS} and layer.source.kind == "GELU":
-        found["gelu"] = {"approximate": _GELUS[theirs]}
-    slope = _SLOPE.fullmatch(theirs)
-    if ours != theirs and slope and layer.source.kind == "LeakyReLU":
-        found["slope"] = {"negative_slope": float(slope[1])}
+        found["gelu"] = {"approximate": _GELUS[str(theirs)]}
+    is_leaky = ours != theirs and layer.source.kind == "LeakyReLU"
+    if is_leaky and isinstance(theirs, NumberedName) and theirs.kind == LEAKY:
+        found["slope"] = {"negative_slope": theirs.number}
     return found
 
 

@@ -36,11 +36,11 @@ def measured(x: np.ndarray, seen: np.ndarray) -> Iterator[Activation]:
     least, most, bottom = float(x.flat[low]), float(seen.max()), float(seen.flat[low])
     if least < 0:
         slope, alpha = (_rounded(bottom / divisor) for divisor in (least, np.expm1(least)))
-        yield f"leaky relu of slope {slope:g}", lambda x: np.where(x > 0, x, slope * x)
+        yield formulas.NumberedName(formulas.LEAKY, slope), formulas.leaky(slope)
         yield f"elu of alpha {alpha:g}", lambda x: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
     limit = _rounded(most)
     if limit > 0:
-        yield f"relu up to {limit:g}", lambda x: np.clip(x, 0, limit)
+        yield formulas.NumberedName(formulas.LIMITED, limit), lambda x: np.clip(x, 0, limit)
         yield f"{'hard tanh' if limit == 1 else f'clipping to {limit:g}'}", lambda x: np.clip(x, -limit, limit)
     if x.ndim > 1 and x.shape[-1] > 1 and (seen > 0).all():
         row, logs = x.reshape(-1, x.shape[-1])[0], np.log(seen.reshape(-1, x.shape[-1])[0])

@@ -5,6 +5,7 @@ nothing trains with them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Self
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -31,7 +32,31 @@ def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
     return special.softmax(x, axis=axis)
 
 
-def _leaky(slope: float) -> Callable[[np.ndarray], np.ndarray]:
+class NumberedName(str):
+    """The name of an activation that ends in its number, as in "relu up to 0.5"; those that are spelled alike are equal.
+
+    Attributes:
+        kind: The name ahead of the number.
+        number: The number, which may have more digits than the name has.
+    """
+
+    __slots__ = ("kind", "number")
+
+    kind: str
+    number: float
+
+    def __new__(cls, kind: str, number: float) -> Self:
+        """Spells the name."""
+        made = super().__new__(cls, f"{kind} {number:g}")
+        made.kind, made.number = kind, number
+        return made
+
+
+LEAKY, LIMITED = "leaky relu of slope", "relu up to"
+
+
+def leaky(slope: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns the leaky ReLU of a slope."""
     return lambda x: np.where(x > 0, x, slope * x)
 
 
@@ -47,9 +72,7 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "softmax": softmax,
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
     "softplus": lambda x: np.logaddexp(x, 0),
-    "leaky relu of slope 0.01": _leaky(0.01),
-    "leaky relu of slope 0.2": _leaky(0.2),
-    "leaky relu of slope 0.3": _leaky(0.3),
+    **{NumberedName(LEAKY, slope): leaky(slope) for slope in (0.01, 0.2, 0.3)},
     "relu6": lambda x: np.clip(x, 0, 6),
     "hard sigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
     "old hard sigmoid": lambda x: np.clip(0.2 * x + 0.5, 0, 1),

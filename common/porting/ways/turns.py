@@ -8,6 +8,7 @@ import numpy as np
 from samestep.common.porting.array_layouts import Both, apart
 from samestep.common.porting.turning import Step
 from samestep.common.porting.ways.fitted_activations import activations
+from samestep.common.porting.ways.formulas import LIMITED, NumberedName
 from samestep.common.porting.ways.identify import SAME
 from samestep.common.porting.ways.programs import axis_name, where_hidden
 
@@ -86,8 +87,9 @@ def _activated(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
 
 def _of_rectified(name: str) -> str:
     """Returns the activation that this one is if what it gets has passed through a relu already; "" if it is none."""
-    name = {"hard tanh": "relu up to 1"}.get(name, name)
-    return name if name in ("relu6", "squared relu") or name.startswith("relu up to") else ""
+    name = {"hard tanh": NumberedName(LIMITED, 1)}.get(name, name)
+    is_limited = isinstance(name, NumberedName) and name.kind == LIMITED
+    return name if is_limited or name in ("relu6", "squared relu") else ""
 
 
 def _scaled_in_part(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:

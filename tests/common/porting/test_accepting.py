@@ -2,13 +2,16 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
-from samestep.common.porting.accepting import compensate
+from samestep.common.porting.accepting import _of_settings, compensate
+from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.case import DIFFERENT, PortCase
-from samestep.common.porting.model_trace import Amendments
+from samestep.common.porting.model_trace import Amendments, LayerCall
 from samestep.common.porting.port_verdict import judge_port
 from samestep.common.porting.turning import Turned
+from samestep.common.porting.ways.formulas import leaky
 from samestep.common.workload.accepted import ACCEPTABLE
 from tests.common.porting.made_up_ports import case, trace, weights, with_dropout, with_settings
 
@@ -42,6 +45,14 @@ def test_the_momentum_of_running_statistics() -> None:
     buffers = {**trace("tf").buffers, "norm/running_mean": held + 0.01 * (seen - held)}
     found = amended(case(tf=dataclasses.replace(trace("tf"), buffers=buffers)))
     assert found["momentum"].modules["norm"]["momentum"] == pytest.approx(0.01)
+
+
+def test_the_slope_of_a_leaky_relu_has_all_of_its_digits() -> None:
+    x = np.random.default_rng(0).normal(size=(4, 6))
+    made = [LayerCall(name=name, kind="LeakyReLU", settings={}, inputs=(x,), output=x) for name in "ab"]
+    one, other = (leaky(slope)(x) for slope in (0.01, 0.12345678))
+    found = Aligned(*made, "activation", (x, x), (one, other), params=({}, {}))
+    assert _of_settings(found) == {"slope": {"negative_slope": 0.12345678}}
 
 
 def test_what_keras_adds_to_the_loss() -> None:
