@@ -9,8 +9,14 @@ import pytest
 
 from samestep.common.catalog import catalogue
 from samestep.common.errors import ConfigError
+from samestep.common.flags import flags, spell_flag
+from samestep.common.request import RunConfig
+from samestep.common.techniques import Techniques
+from samestep.experiments.advise import SearchAssumptions
 from samestep.experiments.cli.commands import COMMANDS
 from samestep.experiments.cli.completion import script
+from samestep.experiments.comparing.comparison_request import ComparisonConfig
+from samestep.experiments.port import PortRequest
 
 TYPED = [
     ("samestep dif", {"diff"}),
@@ -62,3 +68,20 @@ def test_another_shell_is_one_line() -> None:
         script("tcsh")
     done = subprocess.run([sys.executable, "-m", "samestep", "--completion"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (2, "samestep: --completion takes a shell, one of bash, zsh, fish.\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "owner"),
+    [
+        *(("run", each) for each in (RunConfig, Techniques)),
+        ("compare", ComparisonConfig),
+        ("port", PortRequest),
+        ("advise", SearchAssumptions),
+    ],
+)
+def test_every_choice_of_a_flag_is_offered(bash: str, command: str, owner: type) -> None:
+    """The choices of a flag are read from the help, which may say or break them in another way."""
+    choices = {name: field.metadata["choices"] for name, field in flags(owner).items() if field.metadata["choices"]}
+    assert choices
+    for name, values in choices.items():
+        assert f'"{command} {spell_flag(name)}") offered+=" {" ".join(map(str, values))}" ;;' in bash
