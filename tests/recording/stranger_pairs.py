@@ -86,6 +86,8 @@ NEWCOMERS = [
     ("batches", "halves", "unnamed", "4 of A's 8 examples are among the 4 of B"),
     ("tied", "untied", "unnamed", "step 0, gradient, layer table: the gradient of table.weight is off by"),
     ("quantized", "cut rounded", "unnamed", "step 0, gradient, layer coder: the gradient of coder.bias is off by"),
+    ("carried", "columns", "same", "the two call their models on other numbers"),
+    ("carried", "anew", "other_loss", "step 1, loss: the same inputs and weights give another loss"),
 ]
 """As above, of newcomers.py."""
 GUESTS = [

@@ -110,11 +110,11 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
         return None
     ours, theirs = one.rows or {}, other.rows or {}
     ranks = tuple(rank for rank in theirs if sorted(ours.get(rank, ())) != sorted(theirs[rank]))
-    words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
     ranks = ranks if 0 < len(ranks) < len(theirs) else ()
     of_arguments, are_others_same = _said_of_arguments(one, other)
-    words = of_arguments or words
-    aside = "" if alike and one.of_arguments().keys() == other.of_arguments().keys() else OTHER_NUMBERS
+    words = of_arguments or f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
+    is_cut_alike = a.total() == b.total() and one.of_arguments().keys() == other.of_arguments().keys()
+    aside = "" if alike and is_cut_alike and OTHER_NUMBERS not in walk.asides else OTHER_NUMBERS
     if a.keys() == b.keys():
         words = f"A calls its model on {len(a)} examples {a.total()} times, and B on the same {b.total()} times"
         ranks, aside = (), IDLE_CALLS

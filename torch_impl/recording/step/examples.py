@@ -2,13 +2,14 @@
 
 The tensors of a call that have as many rows as its first one make the hashes together; a packed batch is one row. The padding
 that an `attention_mask` or a `padding_mask` hides counts as zero, whatever a batch is padded with and on which side.
-A tensor that asks for a gradient, or that a model returned within the step, is a result and no data: its last bits may differ
-where the data are the same. So are rows of a result in a batch that holds data as well, as a discriminator may be given it.
+A tensor that asks for a gradient, or that a model returned within the step or with a gradient in the one before, is a result
+and no data: its last bits may differ where the data are the same. So are rows of a result in a batch that holds data as well,
+as a discriminator may be given it.
 """
 
 import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 import torch
@@ -58,7 +59,7 @@ class Examples:
             keywords: The keywords of the module.
         """
         results = self.results.alive()
-        given = _chosen(arguments, keywords, results)
+        given = _chosen(arguments, keywords, results, self.results.carried())
         if not given:
             return []
         inputs = [*given.values()]
@@ -94,7 +95,7 @@ class Examples:
             arguments: The arguments.
             keywords: The keywords.
         """
-        return [*_chosen(arguments, keywords, self.results.alive()).values()]
+        return [*_chosen(arguments, keywords, self.results.alive(), self.results.carried()).values()]
 
     def add_result(self, result: object, arguments: Sequence[object]) -> None:
         """Remembers what a module returned, in whatever mode.
@@ -122,7 +123,7 @@ class Examples:
 
 
 def _chosen(
-    arguments: Sequence[object], keywords: Mapping[str, object], results: Sequence[torch.Tensor]
+    arguments: Sequence[object], keywords: Mapping[str, object], results: Sequence[torch.Tensor], carried: Set[int]
 ) -> dict[int, torch.Tensor]:
     """Returns the tensors of a call that are no results, by their places among all of its tensors."""
     inputs: dict[int, torch.Tensor] = {}
@@ -136,8 +137,8 @@ def _chosen(
                 inputs[place] = each
         elif (inner := unwrapped(each)).ndim and _has_rows(each):
             inputs[place] = local_of(inner)
-    if results:
-        memories = {*map(memory_of, results)}
+    if results or carried:
+        memories = {*map(memory_of, results), *carried}
         return {place: each for place, each in inputs.items() if memory_of(each) not in memories}
     return inputs
 

@@ -22,10 +22,12 @@ class Results:
         """Has none."""
         self.found: list[Callable[[], torch.Tensor | None]] = []
         self._used: list[Callable[[], torch.Tensor | None]] | None = None
+        self._in_graphs: list[weakref.ref[torch.UntypedStorage]] = []
+        self._carried: list[weakref.ref[torch.UntypedStorage]] = []
 
     def forget(self) -> None:
         """Forgets all."""
-        self.found, self._used = [], None
+        self.found, self._used, self._in_graphs, self._carried = [], None, [], []
 
     def see_update(self) -> None:
         """An optimizer has updated weights."""
@@ -34,6 +36,7 @@ class Results:
     def end_step(self) -> None:
         """Keeps those that came after the last update; none if no optimizer made it."""
         self.found, self._used = self.found if self._used is not None else [], None
+        self._in_graphs, self._carried = [], self._in_graphs
 
     def add(self, result: torch.Tensor, given: Set[int]) -> None:
         """Remembers a tensor that a module returned.
@@ -44,12 +47,20 @@ class Results:
         """
         if len(self.found) > _MOST:
             self.found = [each for each in self.found if each() is not None]
+            self._in_graphs = [each for each in self._in_graphs if each() is not None]
         is_plain = type(result) is torch.Tensor and result.layout is torch.strided and not result.is_meta
         if not is_plain or is_wrapped(result):
             self.found.append(weakref.ref(result))
         elif (storage := result.untyped_storage()).data_ptr() not in given:
             layout = result.storage_offset(), result.shape, result.stride()
-            self.found.append(functools.partial(_remembered, weakref.ref(storage), result.dtype, layout))
+            memory = weakref.ref(storage)
+            self.found.append(functools.partial(_remembered, memory, result.dtype, layout))
+            if result.requires_grad:
+                self._in_graphs.append(memory)
+
+    def carried(self) -> set[int]:
+        """Returns where results of the step before lie that had a gradient: a script hands on states, as of an RNN, detached."""
+        return {storage.data_ptr() for each in self._carried if (storage := each()) is not None}
 
     def alive(self) -> Sequence[torch.Tensor]:
         """Returns those that the script still has, or has a view of."""
