@@ -195,7 +195,7 @@ def test_what_is_written_once_looks_as_if_it_were_written_out(
         if name == "whole":
             monkeypatch.setattr("samestep.experiments.page.curves.Panel.shared", {})
             monkeypatch.setattr(
-                "samestep.experiments.page.drawings.large_drawings._share_parts",
+                "samestep.experiments.page.observed._share_parts",
                 lambda drawings: (list(drawings), ElementTree.Element("svg", {"class": "drawing common"})),
             )
         path = tmp_path / f"{name}.html"
