@@ -31,7 +31,7 @@ ALLOWED = {
     "common/runtime/worker/loop.py: traffic.open": "no file: bytes are counted from here on",
     "common/runtime/processes.py: Path(f'/proc/{pid}/stat').read_text": "the kernel's",
     "common/runtime/worker/offspring.py: path.read_text": "the kernel's",
-    "experiments/recording/apart.py: path.read_bytes": "the kernel's",
+    "experiments/recording/background.py: path.read_bytes": "the kernel's",
     "common/runtime/step_parts.py: (tasks / str(number) / 'schedstat').read_text": "the kernel's",
     "common/runtime/step_parts.py: (tasks / str(number) / 'comm').read_text": "the kernel's",
     "common/files/silence.py: os.open": "/dev/null, in the place of stderr",
@@ -66,7 +66,7 @@ ALLOWED = {
     "experiments/cli/ending.py: os.open": "/dev/null",
     "experiments/submitting/jobs.py: os.fdopen": "the log of an engine, to write it",
     "experiments/recording/start.py: notes.open": "made here, and open before the command runs, which may remove it",
-    "experiments/recording/followed.py: open": "the kernel's: which signals wait for a process",
+    "experiments/recording/foreground.py: open": "the kernel's: which signals wait for a process",
     "experiments/report.py: os.open": "the report, written into a pipe or a device",
     "experiments/report.py: os.fdopen": "likewise",
 }

@@ -11,7 +11,7 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.steps.gradient_transforms import BACKWARD_PASSES, CLIP_PART, of_all_ranks
-from samestep.common.steps.projections import BITS, PROJECTIONS, Piece, told_bits
+from samestep.common.steps.projections import BITS, PROJECTIONS, Piece, stored_bits
 from samestep.common.steps.record import FOLLOWER, Phase, RecordedStep, RecordedTensor, RecordHeader
 from samestep.common.steps.recorded_run import RankSplit, RunStep, Sums, own_ranks
 
@@ -132,7 +132,7 @@ class JoinedRanks:
                 total[owners] = taken[part]
             else:
                 np.add.at(total, owners, taken[part])
-        made.bits[:] = told_bits(made.bits & np.uint64(BITS), made.square)
+        made.bits[:] = stored_bits(made.bits & np.uint64(BITS), made.square)
         lacking = self.owners[~is_known]
         made.projections[lacking] = made.square[lacking] = math.nan
         return made

@@ -156,7 +156,7 @@ def sum_of_bits(values: np.ndarray) -> int:
     return int(values.ravel().view(f"u{min(values.dtype.itemsize, 4)}").sum(dtype=np.uint64)) & BITS
 
 
-def told_bits(bits: np.ndarray | np.uint64, square: np.ndarray) -> np.ndarray:
+def stored_bits(bits: np.ndarray | np.uint64, square: np.ndarray) -> np.ndarray:
     """Returns sums of bits as they are kept for existing tensors: where numbers are not finite, the sum is never 0.
 
     A missing tensor has NaN and the sum 0. The bits of 1024 NaNs add up to a multiple of 2**32 as well, so such a sum is kept

@@ -41,9 +41,8 @@ class RecordFacts:
         self.same_examples, self.compared = Counter[tuple[int, int]](), 0
         self.passes = PassFacts(headers[0].framework)
         self.skipped, self.evaluated, self.used_again = list[int](), list[int](), list[int]()
-        self._used: np.ndarray | None = (
-            None  # the gradients' bits, of a step with a loss and those after it without one
-        )
+        # The bits of the gradients of a step with a loss, and of those after it without one.
+        self._used: np.ndarray | None = None
         self.schedule = Counter[int]()
         self._is_whole, self._initial = _whole(headers), list[np.ndarray]()
         self.exchange = ExchangeFacts([each.name for each in headers[0].tensors], self._is_whole)

@@ -23,8 +23,8 @@ from samestep.common.steps.environment import input_file
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recording import VARIABLE, RecordOptions
 from samestep.common.workload.declaration import BUILDERS
-from samestep.experiments.recording.apart import ApartCommand
-from samestep.experiments.recording.followed import run_followed
+from samestep.experiments.recording.background import BackgroundCommand
+from samestep.experiments.recording.foreground import run_in_foreground
 
 _INJECTED = Path(__file__).parent / "injected"
 _CLEANED = (
@@ -205,9 +205,9 @@ def _lines(noted: bytes) -> Iterator[tuple[str, str]]:
 def _run(command: Sequence[str], environment: dict[str, str], output: int | None, directory: Path | None) -> int:
     try:
         if output is None:
-            code = run_followed(command, environment, directory)
+            code = run_in_foreground(command, environment, directory)
         else:
-            code = ApartCommand(command, environment, output, directory).wait()
+            code = BackgroundCommand(command, environment, output, directory).wait()
     except OSError as error:
         is_text = error.errno == errno.ENOEXEC  # without a first line that names its program
         hint = "; name the program that runs it before it, as in: python train.py" if is_text else "."

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.judging.recorded.given import ALL_ARGUMENTS, OTHER_MASK
+from samestep.common.judging.recorded.inputs import ALL_ARGUMENTS, OTHER_MASK
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.recorded_run import RecordedRun

@@ -11,7 +11,7 @@ from samestep.common.judging.recorded.differences import ComparedTensors, Roundi
 from samestep.common.judging.recorded.findings import _say
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.pairing import pair
-from samestep.common.judging.recorded.rest import Rest
+from samestep.common.judging.recorded.weights import WeightRounding
 from samestep.common.judging.recorded.yardstick import measure
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
@@ -204,7 +204,7 @@ def sums(*norms: float) -> Sums:
 
 def test_weights_that_stay_zero_may_have_moved_as_far_as_rounding_of_all_gradients_moves_them() -> None:
     """The last bias of an encoder of pairs cancels: where both calls are one, what is left of its gradient adds up."""
-    rest, weights, gradients = Rest(), RoundingScale(np.array([0.0, 2.0])), RoundingScale(np.ones(2))
+    rest, weights, gradients = WeightRounding(), RoundingScale(np.array([0.0, 2.0])), RoundingScale(np.ones(2))
     still = sums(0.0, 0.0), sums(0.0, 0.0)
     of_both = ComparedTensors(*still, gradients, np.zeros(2), np.zeros(2))
     for number, moved in ((0, 0.1), (0, 0.1), (1, 0.2), (4, 0.5)):  # of the two steps between nothing is known
@@ -214,7 +214,7 @@ def test_weights_that_stay_zero_may_have_moved_as_far_as_rounding_of_all_gradien
 
 def test_weights_may_be_as_far_apart_as_gradients_that_are_rounding_moved_them_until_one_is_more() -> None:
     """Adam divides a gradient by its own size; momentum goes on where it is nothing."""
-    rest, weights, gradients = Rest(), RoundingScale(np.full(3, 1e-7)), RoundingScale(np.full(3, 1e-8))
+    rest, weights, gradients = WeightRounding(), RoundingScale(np.full(3, 1e-7)), RoundingScale(np.full(3, 1e-8))
     rest.scaled(weights, RunStep(-1), (sums(1.0, 1.0, 1.0), sums(1.0, 1.0, 1.0)), None)
     for number, of_b, moved in ((0, 9e-8, 0.1), (1, 0.0, 0.2), (2, 0.1, 0.2), (3, 9e-8, 0.2)):
         now, both = (sums(1.0, 1.0, 1.0), sums(*[1.1 + number / 10] * 3)), (sums(0.0, 0.1, 0.0), sums(of_b, 0.1, 0.0))

@@ -8,7 +8,7 @@ import pytest
 
 from museum.reenacted.table import REENACTED
 from samestep.common.errors import ConfigError
-from samestep.common.judging.recorded.given import ALL_ARGUMENTS
+from samestep.common.judging.recorded.inputs import ALL_ARGUMENTS
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.notes import find_notes
 from samestep.common.judging.recorded.pairing import pair

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.steps.keras.variable_layout import KerasLayout
-from samestep.common.steps.projections import BITS, PROJECTIONS, told_bits
+from samestep.common.steps.projections import BITS, PROJECTIONS, stored_bits
 from samestep.common.steps.record import stats_dtype
 from samestep.tf_impl.recording.graphs.unseen import mark
 
@@ -210,6 +210,6 @@ def unpack(words: np.ndarray, is_float64: bool) -> np.ndarray:
     stats = np.zeros(len(table), stats_dtype(is_float64))
     floats = np.ascontiguousarray(table[:, :-1]).view(np.float64)
     stats["projections"], stats["square"] = floats[:, :-1], floats[:, -1]
-    bits = told_bits(table[:, -1].view(np.uint64) & np.uint64(BITS), stats["square"])
+    bits = stored_bits(table[:, -1].view(np.uint64) & np.uint64(BITS), stats["square"])
     stats["bits"] = np.where(table[:, -1] == _ABSENT, 0, bits)
     return stats

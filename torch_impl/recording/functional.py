@@ -15,6 +15,7 @@ from torch import nn
 from torch._functorch import eager_transforms
 from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters, temporarily_clear_interpreter_stack
 from torch.nn.utils import stateless
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from samestep.common.steps.wrapping import Wrap, preceded
@@ -32,6 +33,13 @@ def outside() -> contextlib.AbstractContextManager[object]:
     Whoever asks for their stack makes one, which autograd copies for each of its nodes from then on.
     """
     return temporarily_clear_interpreter_stack() if torch._C._are_functorch_transforms_active() else _HERE
+
+
+@contextlib.contextmanager
+def unobserved() -> Iterator[None]:
+    """Hides what is computed from the modes of the script, which may count or print it."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield
 
 
 def follow_functional(session: Session, guard: Wrap, thread: FollowedThread) -> None:

@@ -13,11 +13,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from samestep.common.steps.recording import Recorder
 from samestep.common.steps.wrapping import preceded
-from samestep.torch_impl.recording.functional import follow_functional
+from samestep.torch_impl.recording.functional import follow_functional, unobserved
 from samestep.torch_impl.recording.gradient_transforms import follow_transforms
 from samestep.torch_impl.recording.pieces import has_no_numbers
 from samestep.torch_impl.recording.places import follow_join
-from samestep.torch_impl.recording.rehearsals import unobserved
 from samestep.torch_impl.recording.session import Session
 from samestep.torch_impl.recording.step.directional import DifferentiatedLoss
 from samestep.torch_impl.recording.step.evaluated import EvaluatedCalls
@@ -118,6 +117,7 @@ class Hooks:
             if is_within_graph() or self._is_inside:  # most calls, for which `is_compiling` takes twice as long
                 return original(module, *arguments, **keywords)
             is_last = get_ident() == thread.ident
+            # `torch.jit.trace` would make what a hook computes part of the trace.
             if is_compiling() or trace() is not None or not (is_last or thread.is_here()):
                 return original(module, *arguments, **keywords)
             is_redirected, outer = is_method_run(module), self._redirecting

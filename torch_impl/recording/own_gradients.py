@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from samestep.common.steps.projections import Piece, told_bits
+from samestep.common.steps.projections import Piece, stored_bits
 from samestep.common.steps.record import absent, stats_dtype
 from samestep.common.steps.recording import DENSE_STEPS, Recorder
 from samestep.torch_impl.recording.places import is_of_many, layouts
@@ -71,5 +71,5 @@ class OwnGradients:
             if passes:
                 row["projections"] = sum(each["projections"] for each in passes)
                 row["square"] = passes[0]["square"] if len(passes) == 1 else np.mean(row["projections"] ** 2)
-                row["bits"] = told_bits(passes[0]["bits"] if len(passes) == 1 else np.uint64(0), row["square"])
+                row["bits"] = stored_bits(passes[0]["bits"] if len(passes) == 1 else np.uint64(0), row["square"])
         return stats

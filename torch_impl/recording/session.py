@@ -20,7 +20,6 @@ from samestep.torch_impl.recording.leaves import Leaves
 from samestep.torch_impl.recording.objects import find_objects, is_only_built
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import has_no_numbers, is_wrapped
-from samestep.torch_impl.recording.rehearsals import is_rehearsed
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.step.counts import Counts
 from samestep.torch_impl.recording.step.examples import Examples
@@ -29,7 +28,7 @@ from samestep.torch_impl.recording.step.losses import Roots, StepLosses
 from samestep.torch_impl.recording.step.nesting import Nesting
 from samestep.torch_impl.recording.step.scalars import StepScalars
 from samestep.torch_impl.recording.step.targets import Targets
-from samestep.torch_impl.recording.tensors import ParameterIds
+from samestep.torch_impl.recording.tensors import ParameterIds, is_rehearsed
 from samestep.torch_impl.recording.watch import Watch
 
 

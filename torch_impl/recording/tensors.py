@@ -113,6 +113,22 @@ class ParameterIds:
         return ids
 
 
+def is_rehearsed(optimizer: Optimizer, has_begun: bool) -> bool:
+    """Returns whether an optimizer takes no step.
+
+    Tensors on the device "meta" and those of a FakeTensorMode have shapes only: scripts build large models of them, or
+    estimate how much memory a step takes.
+
+    Args:
+        optimizer: It is about to update its parameters, or has.
+        has_begun: Whether there was a pass; before the first, wrappers let an optimizer make its state.
+    """
+    first = next((each["params"][0] for each in optimizer.param_groups if each["params"]), None)
+    if first is not None and has_no_numbers(first):
+        return True
+    return not has_begun and not has_gradient(optimizer)
+
+
 def has_gradient(optimizer: Optimizer) -> bool:
     """Returns whether any parameter of an optimizer has a gradient that is not zero."""
     return any(each.grad is not None and bool(each.grad.any()) for each in parameters_of(optimizer))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from samestep.common.judging.recorded.differences import ComparedTensors, apart_of, times_rounding
-from samestep.common.judging.recorded.given import Finding, effects_of_loss, find_examples, find_targets, with_effect
+from samestep.common.judging.recorded.inputs import Finding, effects_of_loss, find_examples, find_targets, with_effect
 from samestep.common.judging.recorded.lone_parameters import find_alone
 from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.verdict import CLOSE, EXACT, FirstDifference, layer_of
@@ -125,22 +125,20 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     own = differs & ~np.array(clipped) if factor != 1 else differs  # before clipping
     own = own if own.any() else differs
     far = own & (compared.times > CLOSE)  # where numbers cancel, rounding moves a tensor to near the threshold
-    name = _first_backward(walk, far if far.any() else own)
+    place = _first_backward(walk, far if far.any() else own)
+    name = walk.pairing.tensors[place].name
     phase = phase_of((one.scalars, other.scalars), [*seen.values()])
     names = {each.name for each, flag in zip(walk.pairing.tensors, differs & ~compared.is_broken, strict=True) if flag}
-    place = [tensor.name for tensor in walk.pairing.tensors].index(name)
     broken = [who for who, sums in (("A", compared.one), ("B", compared.other)) if not np.isfinite(sums.square[place])]
     words, ratio = _say(seen, names, name, f"in {broken[0]} alone" if len(broken) == 1 else "in both, but not alike")
     first = FirstDifference(one.number, phase, layer_of(name), (), words, ratio)
     return Finding(first, is_certain, _is_kink(walk, compared, differs, seen))
 
 
-def _first_backward(walk: Walk, differs: np.ndarray) -> str:
-    """Returns the last tensor in the order of the model that differs, parameters before buffers."""
-    names = [
-        (tensor.role == "parameter", tensor.name) for tensor, d in zip(walk.pairing.tensors, differs, strict=True) if d
-    ]
-    return next((name for is_parameter, name in reversed(names) if is_parameter), names[-1][1])
+def _first_backward(walk: Walk, differs: np.ndarray) -> int:
+    """Returns the place of the last tensor in the order of the model that differs, parameters before buffers."""
+    of_parameters = differs & walk.pairing.are_parameters
+    return int(np.flatnonzero(of_parameters if of_parameters.any() else differs)[-1])
 
 
 def _say(seen: dict[str, SeenTensor], differing: set[str], name: str, broken: str) -> tuple[str, float | None]:
@@ -184,11 +182,11 @@ def _update(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -
     is_certain, differs = compared.apart_most if compared is not None else (False, np.zeros(1, bool))
     if compared is None or not differs.any():
         return None
-    name = _first_backward(walk, differs)
+    place = _first_backward(walk, differs)
+    name = walk.pairing.tensors[place].name
     roles = {each.role for each, flag in zip(walk.pairing.tensors, differs, strict=True) if flag}
     if roles == {FOLLOWER} and walk.is_going_on(one, other):  # such a script follows after the last of its updates
         return None
-    place = next(place for place, tensor in enumerate(walk.pairing.tensors) if tensor.name == name)
     words = (
         f"the weights of {name} are apart by {compared.times[place]:,.0f} times what rounding makes; {int(differs.sum())} of "
         f"{len(differs)} tensors differ"

@@ -7,7 +7,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.bounds import unreached
 from samestep.common.judging.recorded.differences import THRESHOLD, finite
 from samestep.common.judging.recorded.findings import Finding, find
-from samestep.common.judging.recorded.given import ALL_ARGUMENTS, OTHER_MASK
+from samestep.common.judging.recorded.inputs import ALL_ARGUMENTS, OTHER_MASK
 from samestep.common.judging.recorded.notes import UNSEEN, find_notes, further_notes, reshaped
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.passes import with_whole_runs

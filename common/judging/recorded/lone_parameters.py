@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from samestep.common.judging.recorded.given import Finding
+from samestep.common.judging.recorded.inputs import Finding
 from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.verdict import FirstDifference, layer_of
 from samestep.common.judging.recorded.walk import Walk

@@ -9,7 +9,7 @@ from samestep.common.judging.recorded.differences import ComparedTensors, apart_
 from samestep.common.judging.recorded.divisors import Divisors
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.past import Past
-from samestep.common.judging.recorded.rest import Begun, Rest, as_trained
+from samestep.common.judging.recorded.weights import InitialWeights, WeightRounding, as_trained
 from samestep.common.judging.recorded.yardstick import Yardstick
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor, kind_of
@@ -44,16 +44,16 @@ class Walk:
     longer: str = ""
     asides: dict[str, None] = dataclasses.field(default_factory=dict)
     lone_loss: float = 0.0
-    begun: Begun | None = None
+    begun: InitialWeights | None = None
     divisors: Divisors | None = dataclasses.field(init=False)
     further: tuple[RunStep | None, RunStep | None] = (None, None)
-    _rest: Rest = dataclasses.field(init=False)
+    _weight_rounding: WeightRounding = dataclasses.field(init=False)
     _pair: tuple[RunStep | None, RunStep | None] = (None, None)
     _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Finds which tensors are averages of others."""
-        self._rest = Rest(self.pairing.tensors)
+        self._weight_rounding = WeightRounding(self.pairing.tensors)
         self.divisors = Divisors(self.pairing) if self.a.header.framework != self.b.header.framework else None
 
     @property
@@ -109,9 +109,9 @@ class Walk:
         if phase == "gradient" and one.is_skipped and other.is_skipped:
             apart[np.isinf(apart)] = 0.0  # of what overflowed, the sums differ
         if phase == "weight" and self.begun is not None:
-            apart[self.begun.wait(ours, theirs)] = 0.0
+            apart[self.begun.are_unmoved(ours, theirs)] = 0.0
         if phase == "weight":
-            scale = self._rest.scaled(scale, one, (ours, theirs), self.compare("gradient", one, other))
+            scale = self._weight_rounding.scaled(scale, one, (ours, theirs), self.compare("gradient", one, other))
         if phase == "weight" and self.divisors is not None:
             apart[self.divisors.explain(one.number, ours, theirs, scale.rounding, scale.same)] = 0.0
         return ComparedTensors(ours, theirs, scale, apart, multiples(apart, scale.rounding))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from samestep.common.steps.projections import BITS, Piece, told_bits
+from samestep.common.steps.projections import BITS, Piece, stored_bits
 from samestep.common.steps.record import absent, stats_dtype
 from samestep.torch_impl.recording.dtypes import exact_products
 from samestep.torch_impl.recording.statistics.blocks import Block, Kind, Places, Signs, blocks_of, line
@@ -173,7 +173,7 @@ class Pending:
         if self.scale is not None:
             projections /= float(self.scale)
             squares /= float(self.scale) ** 2
-        bits[:] = told_bits(bits, squares)
+        bits[:] = stored_bits(bits, squares)
         if self._absent:
             projections[self._absent] = np.nan
             squares[self._absent] = np.nan

@@ -15,7 +15,7 @@ from samestep.common.steps.recording import VARIABLE
 _END_SECONDS, _KILL_SECONDS, _PAUSE_SECONDS = 5.0, 3.0, 0.02
 
 
-class ApartCommand:
+class BackgroundCommand:
     """A running command. Ctrl-C reaches this process alone, which then ends the command."""
 
     def __init__(

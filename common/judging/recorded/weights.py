@@ -56,7 +56,7 @@ def _as_updated(run: RecordedRun, step: RunStep) -> RunStep:
     return dataclasses.replace(step, sums=sums)
 
 
-class Rest:
+class WeightRounding:
     """How far rounding of the gradients may have moved the weights."""
 
     def __init__(self, tensors: Sequence[RecordedTensor] = ()) -> None:
@@ -114,7 +114,7 @@ def _followed(tensors: Sequence[RecordedTensor]) -> list[int] | None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Begun:
+class InitialWeights:
     """The initial weights of two runs.
 
     Attributes:
@@ -127,7 +127,7 @@ class Begun:
     other: Sums
     is_later: np.ndarray
 
-    def wait(self, ours: Sums, theirs: Sums) -> np.ndarray:
+    def are_unmoved(self, ours: Sums, theirs: Sums) -> np.ndarray:
         """Returns which later tensors no step has moved in either run; records hold their initial weights before they exist.
 
         Args:

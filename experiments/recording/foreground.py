@@ -17,7 +17,7 @@ _ARRIVE_SECONDS = 0.1
 """The seconds in which a signal reaches a group if its sender first sends it to this process alone, as `timeout` does."""
 
 
-def run_followed(command: Sequence[str], environment: Mapping[str, str], directory: Path | None) -> int:
+def run_in_foreground(command: Sequence[str], environment: Mapping[str, str], directory: Path | None) -> int:
     """Runs a command to its end; returns its exit code, -N where signal N ended it.
 
     Args:
