@@ -149,7 +149,7 @@ class Hooks:
         return slots, tf.cast(tf.convert_to_tensor(optimizer.learning_rate), tf.float64)
 
     def _after_update(self, slots: Slots, lr: tf.Tensor) -> None:
-        """It has stepped."""
+        """An optimizer has stepped."""
         slots.commit(lr)
         self._session.step_was_taken()
 

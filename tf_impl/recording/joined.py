@@ -34,7 +34,7 @@ class JoinedNote:
 
 
 class JoinedNotes:
-    """Those of one optimizer on one replica."""
+    """The notes that one optimizer adds on one replica."""
 
     def __init__(self, journal: Journal) -> None:
         """Makes the variable.

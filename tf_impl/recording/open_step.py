@@ -13,7 +13,7 @@ class OpenStep:
     """
 
     def __init__(self) -> None:
-        """Is none."""
+        """No update has ended a step."""
         self._graph: weakref.ref[Any] | None = None
         self._updated = frozenset[int]()
 

@@ -64,7 +64,7 @@ class UpdatePlan:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """Those of gradients that can be seen."""
+        """The phases of gradients that can be seen."""
         return ("local", "gradient") if self.num_replicas > 1 else ("gradient",)
 
     def ordered(self, gradients: Iterable[Any], variables: Iterable[Any]) -> list[Any]:
@@ -83,7 +83,7 @@ class UpdatePlan:
 
 
 class Plans:
-    """Those of all optimizers."""
+    """What is recorded of all optimizers."""
 
     def __init__(self, table: TensorTable) -> None:
         """Has none.

@@ -77,7 +77,7 @@ class TapeHooks:
         return new
 
     def _after_backward(self, found: Any, tape: Any, target: Any, sources: Any, *_: object, **__: object) -> None:
-        """It returned them."""
+        """A tape returned gradients."""
         if self.manual.is_followed is False:
             return
         variables, gradients = keras.tree.flatten(sources), keras.tree.flatten(found)

@@ -73,7 +73,7 @@ class Session:
             self.targets.follow(self.examples.add(given, keywords))
 
     def after_call(self, result: object, arguments: Sequence[object]) -> None:
-        """It returned.
+        """An outermost module returned.
 
         Args:
             result: What it returned.
@@ -107,12 +107,12 @@ class Session:
         self.targets.see(roots, calls := self.examples.taken(), bool(self.called or calls))
 
     def after_grad(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
-        """It returned, for each parameter a gradient, with which a script without an optimizer updates it."""
+        """`torch.autograd.grad` returned a gradient for each parameter, by which a script without an optimizer updates it."""
         if self._is_manual() and self.watch is not None:
             self._gradients.append(self.watch.given(found))
 
     def after_backward(self) -> None:
-        """It ended. Nobody else says when the gradients of a script without an optimizer are there."""
+        """A backward pass ended. Without an optimizer, nothing else shows when the gradients are there."""
         self._is_manual()
         self.take_again()
 
@@ -180,7 +180,7 @@ class Session:
         return with_followed_closure((arguments, keywords), closure, before, after)
 
     def after_update(self, optimizer: Optimizer) -> None:
-        """It has stepped."""
+        """An optimizer has stepped."""
         self._inside.leave()
         if self.watch is not None:
             self.watch.written.see_update(bool(self._inside.frames))

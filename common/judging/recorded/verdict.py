@@ -103,7 +103,7 @@ class RecordedVerdict:
 
     @property
     def exit_code(self) -> int:
-        """Of the command."""
+        """The exit code of `samestep diff`."""
         return EXIT_CODES[self.kind]
 
     @property

@@ -21,11 +21,11 @@ class DifferentiatedLoss:
     """The last loss whose gradient can be differentiated again. Neither it nor its graph is kept alive."""
 
     def __init__(self) -> None:
-        """There is none."""
+        """Has seen no loss."""
         self._of: tuple[weakref.ref[torch.Tensor], torch.Tensor, Pairs] | None = None
 
     def see(self, roots: Roots, found: Pairs) -> None:
-        """Its gradient was computed.
+        """The gradient of a loss was computed.
 
         Args:
             roots: Where the pass began; nowhere if it is of no account.

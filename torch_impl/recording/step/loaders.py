@@ -20,10 +20,10 @@ _Count = tuple[int, int]
 
 
 class LoaderPasses:
-    """Those that begin in, and that are over before, one step after the other."""
+    """Counts, for each step in turn, the passes that begin in it, and those that are over before it."""
 
     def __init__(self, is_step_over: Callable[[], bool]) -> None:
-        """None has begun.
+        """No pass has begun.
 
         Args:
             is_step_over: Says whether a step is over but for its being written.

@@ -14,7 +14,7 @@ Roots = Sequence[tuple[torch.Tensor, torch.Tensor | None]]
 
 
 class StepLosses:
-    """Those of one step after the other. Of a loss that `torch.autograd.grad` and then `backward` are called on there is one."""
+    """The losses of each step in turn. Of a loss that `torch.autograd.grad` and then `backward` are called on there is one."""
 
     def __init__(self) -> None:
         """Has none."""

@@ -10,7 +10,7 @@ class Nesting:
     """The steps that have begun, by the frames of torch that run them, the outermost first."""
 
     def __init__(self) -> None:
-        """None has."""
+        """No step has begun."""
         self.frames: list[FrameType] = []  # in public, since a call costs more than to look
 
     def enter(self) -> bool:

@@ -16,7 +16,7 @@ _MOST = 64
 
 
 class Results:
-    """Those of one step. What a module returns after the update, as the fakes of a GAN without gradients, is of the next one."""
+    """The results of a step. What a module returns after the update, as the fakes of a GAN, is of the next one."""
 
     def __init__(self) -> None:
         """Has none."""

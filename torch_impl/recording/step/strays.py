@@ -16,7 +16,7 @@ _Key = tuple[weakref.ref[torch.Tensor], int]
 
 
 class Strays:
-    """Those of one step after the other."""
+    """The stray gradients of each step in turn."""
 
     def __init__(self) -> None:
         """Has seen none."""

@@ -51,7 +51,7 @@ _WEIGHTS = {
 
 
 class Targets:
-    """Those of one step after the other."""
+    """The targets of each step in turn."""
 
     def __init__(self) -> None:
         """Has seen none."""

@@ -72,7 +72,7 @@ class Samples:
 
 
 class WrittenWeights:
-    """Those of one step after the other."""
+    """The weights that a script writes in each step in turn."""
 
     def __init__(self, recorder: Recorder, look: Callable[[], Pending], held: Sequence[Held]) -> None:
         """Nothing is written yet.
