@@ -1,7 +1,11 @@
 """The processes of this machine and their states, read from /proc; and the command that runs one of our modules."""
 
+import contextlib
+import os
+import signal
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +13,7 @@ STOPPED = ("T", "t")
 """The states of a process that SIGSTOP or a debugger holds."""
 _ENDED = ("Z", "X")
 _STATE, _PARENT, _STARTED = 0, 1, 19
+_KILL_SECONDS, _PAUSE_SECONDS = 3.0, 0.02
 
 
 class Process(NamedTuple):
@@ -68,6 +73,21 @@ def descendants(roots: Iterable[int]) -> list[Process]:
             found.add(pid)
             front += children.get(pid, [])
     return [process for process in every if process.pid in found and process.state not in _ENDED]
+
+
+def kill_all(remaining: Callable[[], list[Process]]) -> list[Process]:
+    """Kills processes, and what they start meanwhile, until none is left; returns those that are still there after a while.
+
+    Args:
+        remaining: Returns those that are still there.
+    """
+    deadline = time.monotonic() + _KILL_SECONDS
+    while (left := remaining()) and time.monotonic() < deadline:
+        for process in left:
+            with contextlib.suppress(OSError):
+                os.kill(process.pid, signal.SIGKILL)
+        time.sleep(_PAUSE_SECONDS)
+    return left
 
 
 def module_line(module: str, *arguments: str) -> list[str]:

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.runtime.parent.processes.started import STARTED, hold_signals
-from samestep.common.runtime.processes import Process, descendants, look
+from samestep.common.runtime.processes import Process, descendants, kill_all, look
 from samestep.common.steps.recording import VARIABLE
 
-_END_SECONDS, _KILL_SECONDS, _PAUSE_SECONDS = 5.0, 3.0, 0.02
+_END_SECONDS, _PAUSE_SECONDS = 5.0, 0.02
 
 
 class BackgroundCommand:
@@ -66,17 +66,11 @@ class BackgroundCommand:
             time.monotonic() < deadline
         ):
             time.sleep(_PAUSE_SECONDS)
-        deadline = time.monotonic() + _KILL_SECONDS
-        while (left := self._alive(seen)) and time.monotonic() < deadline:
-            for process in left:
-                with contextlib.suppress(OSError):
-                    os.kill(process.pid, signal.SIGKILL)
-            self._process.poll()
-            time.sleep(_PAUSE_SECONDS)
-        return left
+        return kill_all(lambda: self._alive(seen))
 
     def _alive(self, seen: Sequence[Process]) -> list[Process]:
         """Returns what is still there of these processes, and what was started since."""
+        self._process.poll()
         return [*{each.pid: each for each in (*seen, *self._left()) if each.is_alive}.values()]
 
     def _left(self) -> list[Process]:

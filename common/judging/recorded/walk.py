@@ -9,7 +9,7 @@ from samestep.common.judging.recorded.differences import ComparedTensors, apart_
 from samestep.common.judging.recorded.divisors import Divisors
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.past import Past
-from samestep.common.judging.recorded.weights import InitialWeights, WeightRounding, as_trained
+from samestep.common.judging.recorded.weights import InitialSums, WeightRounding, as_trained
 from samestep.common.judging.recorded.yardstick import Yardstick
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor, kind_of
@@ -44,7 +44,7 @@ class Walk:
     longer: str = ""
     asides: dict[str, None] = dataclasses.field(default_factory=dict)
     lone_loss: float = 0.0
-    begun: InitialWeights | None = None
+    begun: InitialSums | None = None
     divisors: Divisors | None = dataclasses.field(init=False)
     further: tuple[RunStep | None, RunStep | None] = (None, None)
     _weight_rounding: WeightRounding = dataclasses.field(init=False)

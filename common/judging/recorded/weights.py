@@ -114,7 +114,7 @@ def _followed(tensors: Sequence[RecordedTensor]) -> list[int] | None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class InitialWeights:
+class InitialSums:
     """The initial weights of two runs.
 
     Attributes:

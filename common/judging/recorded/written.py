@@ -15,7 +15,7 @@ from samestep.common.judging.recorded.inputs import Finding
 from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.verdict import FirstDifference, layer_of
 from samestep.common.judging.recorded.walk import Walk
-from samestep.common.judging.recorded.weights import InitialWeights
+from samestep.common.judging.recorded.weights import InitialSums
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import few
 from samestep.common.mistakes.seen_tensor import SeenTensor, differing, parameters
@@ -38,7 +38,7 @@ def find_others(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
         return None
     runs = zip((walk.a, walk.b), walk.pairing.places, strict=True)
     is_later = np.any([[run.tensors[place].name in run.later for place in places] for run, places in runs], axis=0)
-    walk.begun = InitialWeights(compared.one, compared.other, is_later)
+    walk.begun = InitialSums(compared.one, compared.other, is_later)
     return _other_starts(walk, one, _differs(walk, walk.begun) & ~is_later)
 
 
@@ -63,7 +63,7 @@ def find_begun(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]
     return _other_starts(walk, one, differs)
 
 
-def _differs(walk: Walk, begun: InitialWeights) -> np.ndarray:
+def _differs(walk: Walk, begun: InitialSums) -> np.ndarray:
     """Returns which parameters begin otherwise. Buffers have seen the first batch already."""
     unit = np.maximum(unit_of(walk.pairing, walk.a.header.is_float64), roundoff_of_weights(walk.b.header))
     with np.errstate(invalid="ignore"):  # buffers may be infinite, as bounds of parameters are

@@ -1,21 +1,16 @@
 """The processes of a fork server, from the launcher's side: the server, its keeper, and its network maker."""
 
-import contextlib
-import os
 import signal
 import subprocess
-import time
 from collections.abc import Mapping
 
 from samestep.common.errors import WorkerFailed
 from samestep.common.runtime.parent.processes.following import AwakeClock
-from samestep.common.runtime.processes import STOPPED, Process, descendants, look
+from samestep.common.runtime.processes import STOPPED, Process, descendants, kill_all, look
 
 _WORDS = {"server": "", "keeper": "keeper of the ", "maker": "network maker of the "}
 _END_SECONDS = 15.0
 """How long the keeper may take to end everything; it gives up before that."""
-_KILL_SECONDS = 3.0
-_PAUSE_SECONDS = 0.02
 
 
 class ServerProcesses:
@@ -89,13 +84,7 @@ class ServerProcesses:
             self._keeper.wait()
         if self._keeper.returncode == 0:
             return []
-        deadline = time.monotonic() + _KILL_SECONDS
-        while (left := [process for process in before if process.is_alive]) and time.monotonic() < deadline:
-            for process in left:
-                with contextlib.suppress(OSError):
-                    os.kill(process.pid, signal.SIGKILL)
-            time.sleep(_PAUSE_SECONDS)
-        return left
+        return kill_all(lambda: [process for process in before if process.is_alive])
 
     def _everyone(self) -> list[Process]:
         """Returns the members that still run, and all their descendants."""
