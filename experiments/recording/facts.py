@@ -175,14 +175,8 @@ def facts_of(out: Path) -> list[str]:
     lines = [f"recorded {counted(seen.steps, 'step')}, {counted(ranks, 'rank')}, {counted(tensors, 'tensor')} in {out}"]
     if ranks < seen.headers[0].world:
         lines.append(f"only {ranks} of {seen.headers[0].world} processes took a step.")
-    return [
-        *lines,
-        *_of_replicas(seen),
-        *seen.exchange.lines(),
-        *_of_data(seen),
-        *seen.passes.lines(),
-        *_of_training(seen),
-    ]
+    found = _of_replicas(seen), seen.exchange.lines(), _of_data(seen), seen.passes.lines(), _of_training(seen)
+    return [*lines, *itertools.chain(*found)]
 
 
 def _of_replicas(seen: RecordFacts) -> Iterator[str]:

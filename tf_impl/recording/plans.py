@@ -48,6 +48,7 @@ class UpdatePlan:
         self.slots: dict[int, Slots] = {}
         self.scalars = {} if optimizer is None else scalars_of(optimizer, updated.values())
         self.num_batches = 1 if optimizer is None else optimizer.gradient_accumulation_steps or 1
+        # The ids of what each update changes; None if some only accumulate gradients, or are left out.
         self.updated = frozenset(updated) if self.num_batches == 1 and not is_scaled else None
         self._places = {each.key: place for place, each in enumerate(held)}
 

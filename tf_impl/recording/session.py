@@ -93,9 +93,7 @@ class Session:
         replica = replica_id()
         if replica not in plan.slots:
             weights = [each.of_replica(replica) for each in plan.held]
-            plan.slots[replica] = Slots(
-                self.journal(), plan.number, plan.statistics, weights, plan.phases, plan.updated
-            )
+            plan.slots[replica] = Slots(self.journal(), plan, weights)
             self.first.expect(replica, self._table.held)
             self.between.watch(plan, weights)
         return plan.slots[replica]

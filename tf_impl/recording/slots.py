@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,39 +13,31 @@ from samestep.tf_impl.recording.graphs.unseen import condition_of, mark
 from samestep.tf_impl.recording.joined import JoinedNote, JoinedNotes
 from samestep.tf_impl.recording.journal import Journal
 from samestep.tf_impl.recording.rings import Ring, is_compiled, own_variable
-from samestep.tf_impl.recording.statistics import NUMBERS, HalfProjected, Statistics, unpack
+from samestep.tf_impl.recording.statistics import NUMBERS, HalfProjected, unpack
+
+if TYPE_CHECKING:  # it has slots
+    from samestep.tf_impl.recording.plans import UpdatePlan
 
 
 class Slots:
     """Where the steps of one optimizer on one replica are written."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        optimizer: int,
-        statistics: Statistics,
-        weights: Sequence[Any],
-        phases: Sequence[Phase],
-        updated: frozenset[int] | None,
-    ) -> None:
+    def __init__(self, journal: Journal, plan: "UpdatePlan", weights: Sequence[Any]) -> None:
         """Makes the variables.
 
         Args:
             journal: The journal of the replica.
-            optimizer: The number of the optimizer.
-            statistics: The statistics of the tensors.
+            plan: What is recorded of the optimizer.
             weights: The replica's variables, of TensorFlow.
-            phases: Those of gradients that can be seen.
-            updated: The ids of the variables of each update; None if it accumulates gradients or leaves updates out.
         """
         self.weights: Sequence[Any] = weights
-        self._journal, self._optimizer, self._statistics = journal, optimizer, statistics
-        self._updated, self._always_updates = updated or frozenset(), updated is not None
+        self._journal, self._optimizer, self._statistics = journal, plan.number, plan.statistics
+        self._updated, self._always_updates = plan.updated or frozenset(), plan.updated is not None
         self._joined: JoinedNotes | None = None
         size = len(weights) * NUMBERS
-        self._gradients = {phase: own_variable(np.zeros(size, np.int64), tf.int64) for phase in phases}
+        self._gradients = {phase: own_variable(np.zeros(size, np.int64), tf.int64) for phase in plan.phases}
         self._is_applied, self._is_updated = (own_variable(False, tf.bool) for _ in range(2))
-        self._seen = Ring(journal.capacity, (len(phases) + 1) * size)
+        self._seen = Ring(journal.capacity, (len(plan.phases) + 1) * size)
         self._given: dict[Phase, Sequence[tf.Tensor | HalfProjected | None]] = {}
         self._early: dict[int, HalfProjected] = {}
         self._commits: dict[tuple[bool, int], Any] = {}

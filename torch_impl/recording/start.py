@@ -30,12 +30,8 @@ def start_with(recorder: Recorder, called: Iterable[nn.Module], leaves: Sequence
         leaves: As for `find_tensors`.
     """
     options = recorder.options
-    if recorder.has_started or (
-        options.perturb is None
-        and options.weights_from is None
-        and options.weights_to is None
-        and options.stop_after != 0
-    ):
+    asked = options.perturb, options.weights_from, options.weights_to
+    if recorder.has_started or (asked == (None, None, None) and options.stop_after != 0):
         return
     recorder.has_started = True
     held = [each for each in find_tensors([*called], leaves) if each.tensor.role == "parameter"]

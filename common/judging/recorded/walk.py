@@ -64,10 +64,8 @@ class Walk:
     @property
     def but_for(self) -> tuple[str, ...]:
         """What differs and no gradient shows."""
-        return (
-            *["the loss"] * bool(self.lone_loss),
-            *["running variances"] * bool(self.divisors and self.divisors.names),
-        )
+        differs = {"the loss": self.lone_loss, "running variances": self.divisors and self.divisors.names}
+        return tuple(name for name, is_so in differs.items() if is_so)
 
     def steps(self) -> Iterator[tuple[RunStep, RunStep]]:
         """Yields the steps that both have, in order."""

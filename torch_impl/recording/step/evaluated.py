@@ -69,12 +69,8 @@ class EvaluatedCalls:
     def before_backward(self) -> None:
         """A backward pass begins; it trains the call, unless that was of another model than the one trained before: a teacher."""
         session, call, self._last = self._session, self._last, None
-        module = call and call[0]()
-        if (
-            call
-            and module is not None
-            and not session.examples.is_pending
-            and (not session.called or id(module) in session.called)
-        ):
+        if call is None or (module := call[0]()) is None or session.examples.is_pending:
+            return
+        if not session.called or id(module) in session.called:
             session.before_call(module, *call[1:])
             session.counts.evaluated += 1
