@@ -20,6 +20,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "drawn": ("drawn.py", {}),
     "drawn, float64": ("drawn.py", {"float64": True}),
     "drawn in halves, float64": ("drawn.py halves", {"float64": True}),
+    "shaped, float64": ("shaped.py", {"float64": True}),
     "perturbed": ("plain.py", {"perturb": 1}),
     "stopped": ("plain.py", {"stop_after": 2}),
     "whole": ("accumulated.py whole", {}),
@@ -165,6 +166,11 @@ def test_float64_draws_what_float32_draws(records: dict[str, list[Rank]]) -> Non
 def test_float64_takes_no_kernels_that_tell_dtypes_by_their_names(records: dict[str, list[Rank]]) -> None:
     """Inductor's made a loss of 1.6e-319."""
     assert distance(records["bn, float64"], records["inductor, float64"]) < 1e-12
+
+
+def test_float64_leaves_the_shapes_that_a_layer_is_given(records: dict[str, list[Rank]]) -> None:
+    (header, steps), *_ = records["shaped, float64"]
+    assert header.is_float64 and [step.number for step in steps] == [-1, 0, 1]
 
 
 def test_float64_starts_tensors_of_no_module_with_weights(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def _wide(value: Any) -> Any:
         return value.double() if value.dtype in _NARROW else value
     if type(value) in (list, tuple):
         return type(value)(map(_wide, value))
-    if isinstance(value, tuple):  # a namedtuple
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a namedtuple, and no torch.Size
         return type(value)(*map(_wide, value))
     if type(value) is dict:
         return {name: _wide(each) for name, each in value.items()}
