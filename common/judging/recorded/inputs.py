@@ -28,8 +28,8 @@ COMPUTED_EXAMPLES = (
     "moved, the same script has different ones"
 )
 ALL_ARGUMENTS = (
-    "an example is all that a model is called on for one row: where one argument differs, such as the labels, no "
-    "example is the same"
+    "an example is all that a model is called on for one row of the first dimension: no example is the same where one "
+    "argument differs, such as the labels, or where batches with the time first are cut into other columns"
 )
 OTHER_MASK = (
     "what an attention_mask or a padding_mask hides is no part of an example: where it hides other places, "
@@ -124,8 +124,8 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
         aside = COMPUTED_EXAMPLES
     shows_in = ("loss",) if aside == FURTHER_CALLS and _has_loss_of_same(one, other) else COMPUTED
     is_seen = bool(aside) and (aside in walk.asides or _is_fine(walk, one, other))
-    first, is_none_alike = FirstDifference(one.number, "data", "", ranks, words), not alike and a.total() == b.total()
-    beside = (ALL_ARGUMENTS,) if is_none_alike and not one.number and not of_arguments else ()
+    first = FirstDifference(one.number, "data", "", ranks, words)
+    beside = (ALL_ARGUMENTS,) if not alike and not one.number and not of_arguments else ()
     beside = (OTHER_MASK,) if not are_others_same and _has_other_mask(one, other) else beside
     beside = (COMPUTED_EXAMPLES,) if aside == COMPUTED_EXAMPLES else beside
     return Finding(first, shows_in=shows_in if is_seen else (), aside=aside, beside=beside)
