@@ -4,6 +4,7 @@ import collections
 import dataclasses
 from collections.abc import Iterable
 
+from samestep.common.flags import FieldValues
 from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.mistakes.evidence import Evidence
@@ -86,23 +87,16 @@ def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
             counts.update(step.examples if is_known and step.examples else {})
             if is_known:
                 own.add(step)
-    sides = []
-    for side, rest, each, own, others, (through, after), further in zip(
-        (evidence.a, evidence.b),
-        (evidence.b, evidence.a),
-        past,
-        given,
-        given[::-1],
-        (passes, passes[::-1]),
-        following,
-        strict=True,
-    ):
-        more, most = own - others, max(others.values(), default=0)
-        is_often = all(own[row] > most for row in side.examples - rest.examples)
-        alone = sum(count for row, count in more.items() if row not in others)
-        known = {"again": more.total() - alone, "alone": alone, "repeated": through.repeated} if is_known else {}
-        is_elsewhere = after.repeated is not None and not after.rest.isdisjoint(side.examples - rest.examples)
-        known |= {"comes_more_often": is_often, "is_elsewhere": is_elsewhere} if is_known else {}
-        known |= {"later": each.digests[len(side.digests) :], "distinct": len(own)}
-        sides.append(dataclasses.replace(side, rates=each.rates, following=further, **known))
+    before, sides = (evidence.a, evidence.b), []
+    for number, side in enumerate(before):
+        own, others = given[number], given[1 - number]
+        known: FieldValues = {"later": past[number].digests[len(side.digests) :], "distinct": len(own)}
+        if is_known:
+            only, after = side.examples - before[1 - number].examples, passes[1 - number]
+            more, most = own - others, max(others.values(), default=0)
+            alone = sum(count for row, count in more.items() if row not in others)
+            known |= {"again": more.total() - alone, "alone": alone, "repeated": passes[number].repeated}
+            known["comes_more_often"] = all(own[row] > most for row in only)
+            known["is_elsewhere"] = after.repeated is not None and not after.rest.isdisjoint(only)
+        sides.append(dataclasses.replace(side, rates=past[number].rates, following=following[number], **known))
     return dataclasses.replace(evidence, a=sides[0], b=sides[1])
