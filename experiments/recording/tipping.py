@@ -52,9 +52,8 @@ def try_further(
         length: The most steps of reruns.
     """
     of_a, of_b = [*runs_of_a], [*runs_of_b]
-    attempts = [(b, of_b, seed) for seed in (SEEDS if of_a else MORE_SEEDS)]
-    if of_a:
-        attempts = [*((a, of_a, seed) for seed in MORE_SEEDS), *attempts]
+    attempts = [(a, of_a, seed) for seed in MORE_SEEDS if of_a]
+    attempts += [(b, of_b, seed) for seed in (SEEDS if of_a else MORE_SEEDS)]
     for side, made, seed in attempts:
         if not _is_open(verdict):
             break

@@ -1,6 +1,7 @@
 """What two scripts write to their weights outside of updates: initial weights, and later changes."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -108,23 +109,24 @@ def _with_written_after(
     """Adds what is written after the update. If the updates themselves differ, they are the moves."""
     sums = [step.sums or {} for step in steps]
     counts = [step.counts.get("written_after", 0) for step in steps]
-    if any(UPDATED not in own and count for own, count in zip(sums, counts, strict=True)) or not any(
-        UPDATED in own for own in sums
-    ):
-        a, b = (
-            dataclasses.replace(side, written=count or int(UPDATED in own))
-            for side, count, own in zip((evidence.a, evidence.b), counts, sums, strict=True)
-        )
-        return dataclasses.replace(evidence, a=a, b=b)
+    are_known = [UPDATED in own for own in sums]
+    if not any(are_known) or any(count and not known for known, count in zip(are_known, counts, strict=True)):
+        written = [count or int(known) for known, count in zip(are_known, counts, strict=True)]
+        return _with_counts(evidence, written)
     updated = [walk.pairing.of(own.get(UPDATED, own["weight"]), side) for side, own in enumerate(sums)]
     written = [
         int(((each.bits != own.bits) & walk.pairing.are_parameters).sum())
         for each, own in zip(updated, (weight.one, weight.other), strict=True)
     ]
     updates, writes = _seen(walk, updated, before, weight), walk.seen(weight, updated)
-    a, b = (dataclasses.replace(side, written=n) for side, n in zip((evidence.a, evidence.b), written, strict=True))
-    made = dataclasses.replace(evidence, a=a, b=b, updates=updates, writes=writes)
+    made = dataclasses.replace(_with_counts(evidence, written), updates=updates, writes=writes)
     return dataclasses.replace(made, moves=updates) if differing(parameters(updates)) else made
+
+
+def _with_counts(evidence: Evidence, written: Sequence[int]) -> Evidence:
+    """Says how many tensors each script has written."""
+    a, b = (dataclasses.replace(side, written=n) for side, n in zip((evidence.a, evidence.b), written, strict=True))
+    return dataclasses.replace(evidence, a=a, b=b)
 
 
 def _seen(walk: Walk, sums: list[Sums], before: tuple[Sums, Sums], weight: ComparedTensors) -> tuple[SeenTensor, ...]:
