@@ -26,7 +26,7 @@ EPSILON = 1e-5
 
 def batch_norms(model: ModelSpec) -> dict[str, int]:
     """Returns the batch normalisations that every mirror states: the path of each, and its number of channels."""
-    if model.facts.norm != "batch":
+    if model.facts.settings.get("norm") != "batch":
         return {}
     return {layer(name): param.size for name, param in model.params().items() if param.role == "scale"}
 

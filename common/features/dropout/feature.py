@@ -9,8 +9,8 @@ from samestep.common.workload.models.spec import ModelSpec
 
 
 def rate_of(model: ModelSpec) -> float:
-    """Returns the share of elements that one of our models drops."""
-    return model.facts.dropout
+    """Returns the share of elements that one of our models drops; the dropout of a user's model belongs to its framework."""
+    return float(model.facts.settings.get("dropout") or 0.0)
 
 
 def without(model: ModelSpec, features: Features) -> ModelSpec:

@@ -33,7 +33,7 @@ def num_experts(model: ModelSpec) -> int:
 
 def balance_of(model: ModelSpec) -> float:
     """Returns the weight of the load-balancing loss; 0 for a model without experts."""
-    return model.facts.balance
+    return float(model.facts.settings.get("balance") or 0.0) if num_experts(model) else 0.0
 
 
 def scale_of(run: Run) -> float:

@@ -75,7 +75,7 @@ class CnnSpec:
     @functools.cached_property
     def facts(self) -> ModelFacts:
         """What every mirror states of it."""
-        return dataclasses.replace(stated(self), activation=self.activation, norm=self.norm)
+        return dataclasses.replace(stated(self), activation=self.activation)
 
     def fitted(self, sizes: DataSizes) -> Self:
         """Fits the model to images; grey images may lack the dimension of channels."""

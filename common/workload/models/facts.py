@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from samestep.common.flags import Scalar
 from samestep.common.frameworks import ORACLE_FRAMEWORK
 from samestep.common.workload.models.block_sizes import NO_BLOCKS, BlockSizes
 from samestep.common.workload.models.findings import DeclaredFindings, Use
@@ -30,9 +31,7 @@ class ModelFacts(DeclaredFindings):
         other_use: How it uses the layers that `uses` does not list.
         sizes: The sizes of its blocks of attention and an mlp, as its formulas have them; all 0 if it has no such formulas.
         activation: What one of our models applies between two layers.
-        norm: What the layers of one of our models are normalised over, one of `NORMS`.
-        dropout: The share of elements that one of our models drops; the dropout of a user's model belongs to its framework.
-        balance: How much the load-balancing loss of each block's experts counts.
+        settings: The values of the flags of one of our models by name, which its features read.
     """
 
     reference_framework: str = ORACLE_FRAMEWORK
@@ -47,9 +46,7 @@ class ModelFacts(DeclaredFindings):
     other_use: Use = dataclasses.field(default_factory=Use)
     sizes: BlockSizes = NO_BLOCKS
     activation: str = ""
-    norm: str = "none"
-    dropout: float = 0.0
-    balance: float = 0.0
+    settings: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
 
     @property
     def has_oracle(self) -> bool:

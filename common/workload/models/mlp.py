@@ -59,7 +59,7 @@ class MlpSpec:
     @functools.cached_property
     def facts(self) -> ModelFacts:
         """What every mirror states of it."""
-        return dataclasses.replace(stated(self), activation=self.activation, norm=self.norm, dropout=self.dropout)
+        return dataclasses.replace(stated(self), activation=self.activation)
 
     def fitted(self, sizes: DataSizes) -> Self:
         """Fits the model to real inputs of any shape, which are flattened."""

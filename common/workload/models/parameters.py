@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from samestep.common.flags import flags
 from samestep.common.workload.models.facts import ModelFacts
 from samestep.common.workload.models.findings import TwoBytes, Use
 from samestep.common.workload.models.spec import (
@@ -33,6 +34,7 @@ def stated(model: ModelSpec) -> ModelFacts:
         rounded=TwoBytes(roundings=ROUNDINGS * products),
         uses=first,
         other_use=Use(positions),
+        settings={name: getattr(model, name) for name in flags(model)},
     )
 
 

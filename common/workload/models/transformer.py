@@ -193,14 +193,7 @@ class TransformerSpec:
             top_k=self.top_k if self.experts else 0,
             expert_hidden=self.hidden,
         )
-        return dataclasses.replace(
-            stated(self),
-            sizes=sizes,
-            activation=self.activation,
-            dropout=self.dropout,
-            ignores=self.ignored > 0,
-            balance=self.balance if self.experts else 0.0,
-        )
+        return dataclasses.replace(stated(self), sizes=sizes, activation=self.activation, ignores=self.ignored > 0)
 
     def fitted(self, sizes: DataSizes) -> Self:
         """Fits the model to sequences: their length is the context; inputs and targets share one vocabulary."""
