@@ -307,12 +307,12 @@ def test_a_cache_that_cannot_be_written_does_not_stop_a_run(monkeypatch, tmp_pat
 
 
 def test_a_disk_that_fills_up_leaves_nothing_in_the_cache(monkeypatch, tmp_path):
-    def fills_up(file, **arrays):
+    def fills_up(file, array):
         file.write(bytes(10))
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(np, "savez", fills_up)
+    monkeypatch.setattr(np.lib.format, "write_array", fills_up)
     assert len(DigitsSpec().load().train_inputs) == 1438
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.name != LIST] == []
 
