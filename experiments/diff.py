@@ -8,11 +8,11 @@ from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import add_format, write
 
-_ABOUT = """Compare two records that `samestep record` wrote, or record two commands and compare them: the data, the hyper-
-parameters, the initial weights, then loss, gradients and update of every step. What rounding makes is measured: A's command is
-run again a few times, for its first steps, from weights that are moved in their last bit, or B's if A's script has changed since;
-those reruns are kept in the record. Exit code: 0 if the steps are the same, rounding amplified or not; 4 if they are not; 3 if
-these records cannot tell: then the command that would tell is printed; 1 if a command failed; 2 if the request is wrong."""
+_ABOUT = """Compare two records that `samestep record` wrote, or record two commands and compare them: the data, the
+hyper-parameters, the initial weights, then loss, gradients and update of every step. What rounding makes is measured: A's command
+is run again a few times, for its first steps, from weights that are moved in their last bit, or B's if A's script has changed
+since; those reruns are kept in the record. Exit code: 0 if the steps are the same, rounding amplified or not; 4 if they are not;
+3 if these records cannot tell: then the command that would tell is printed; 1 if a command failed; 2 if the request is wrong."""
 _SIDE = "the directory of a record, or a command in quotes, which is first recorded into runs/"
 _FLOAT64 = "run both commands again in float64 and compare those runs: what still differs is not rounding"
 _WEIGHTS = "start B from the initial weights of A; the only choice is A"

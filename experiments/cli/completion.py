@@ -84,8 +84,8 @@ def _help_of(command: str) -> str:
 
 
 def _flags(text: str) -> list[str]:
-    """Returns the flags of a help; a strategy's own come with the strategy."""
-    found = dict.fromkeys(re.findall(r"(?<=[\s\[,])--[a-z][a-z0-9-]+", text))
+    """Returns the flags of a help; a strategy's own come with the strategy, and those of quoted commands are not ours."""
+    found = dict.fromkeys(re.findall(r"(?<=[\s\[,])--[a-z][a-z0-9-]+", re.sub('"[^"]*"', "", text)))
     return [word for word in found if word != PLACEHOLDER]
 
 

@@ -251,6 +251,7 @@ def test_so_does_that_of_the_others_and_their_flags_are_there(
     with pytest.raises(SystemExit):
         command.main(["--help"])
     usage, examples, rest = capsys.readouterr().out.split("\n\n", 2)
+    assert not re.search("[a-z]- [a-z]", " ".join(rest.split())), "a line of the source ends within a word"
     name = f"samestep {command.__name__.rpartition('.')[2]} "
     assert usage.startswith(f"usage: {name}") and "\n" not in usage
     for line in examples.splitlines():

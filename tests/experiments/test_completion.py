@@ -32,6 +32,7 @@ TYPED = [
     ("samestep advise --machine a100-80gb-", {"a100-80gb-server"}),
     ("samestep compare --strategies torch:ddp,torch:fs", {"fsdp"}),
     ("samestep run --fla", set()),
+    ("samestep diff --nproc", set()),  # which torchrun takes in an example
 ]
 
 
