@@ -191,7 +191,10 @@ MISTAKES: dict[str, tuple[tuple[str, ...], _Condition]] = {
     "amsgrad": (("other_hyperparameter",), lambda s: s.optimizer in _ADAM),
     "adam_for_adamw": (("other_decay",), lambda s: s.optimizer in _ADAM and s.weight_decay),
     "one_of_two": (("weights_do_not_move", "optimizer_not_applied"), lambda s: s.optimizer == "two"),
-    "schedule_twice_as_long": (("other_hyperparameter",), lambda s: s.schedule in ("cosine", "onecycle")),
+    "schedule_twice_as_long": (
+        ("other_hyperparameter", "schedule_runs_n_times"),
+        lambda s: s.schedule in ("cosine", "onecycle"),
+    ),
     "no_schedule": (("other_hyperparameter", "schedule_restarted"), lambda s: s.schedule not in ("none", "plateau")),
     "schedule_twice": (
         ("schedule_runs_n_times", "schedule_shifted"),
