@@ -25,7 +25,7 @@ from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.vary import read_vary, split_values
 from samestep.experiments.cli.waiting import Waiting
-from samestep.experiments.printing.formats import FORMATS, Document, known_format, write
+from samestep.experiments.printing.formats import FORMATS, Document, write
 from samestep.experiments.printing.text import count
 
 HERE = "here"
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     given = vars(parser.parse_args(arguments))
     axes = {name.replace("-", "_"): split_values(name, text) for name, text in read_vary(given.pop("vary")).items()}
-    form = known_format(str(given.get("format", "github")))
+    form = str(given.get("format", "github"))
     if axes:
         print(write(_swept(given, axes), form))
         return 0

@@ -1,7 +1,6 @@
 """Trains one workload under many strategies and prints one table, with the oracle as its first row.
 
-After an interrupt, the rows that are done are printed, and --resume continues from there. --on slurm:nodes=2 starts each row as a
-job of an engine: slurm, mpi, torchrun or ray.
+After an interrupt, the rows that are done are printed, and --resume continues from there.
 """
 
 import argparse
@@ -18,7 +17,7 @@ from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
 from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.browser import open_page
-from samestep.experiments.cli.command_line import open_engine, take_target
+from samestep.experiments.cli.command_line import TargetAction, open_engine
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.vary import read_vary
@@ -45,6 +44,7 @@ learning_rate, dtype, seed or threads, as in microbatches=2,4 or width=64,128; a
 cell, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
 _RESUME = """continue the comparison in this directory: what has a result is not run again; flags given as well must be those
 it was started with"""
+_ON = "start each row as a job of an engine, as in slurm:nodes=2 (mpi, torchrun, ray)"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,10 +54,10 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, and nothing was started; or a row failed, missed or lacked what it had to have.
         KeyboardInterrupt: Ctrl-C ended it; the existing rows have been printed.
     """
-    arguments, target = take_target(arguments, "--on")
     given = vars(_parser().parse_intermixed_args(arguments))
     form, wide, file, directory, opens = (given.pop(name) for name in ("format", "wide", "file", "resume", "open"))
     allow, against, wants_page, bit_equal = (given.pop(name) for name in ("allow", "against", "report", "bit_equal"))
+    target = given.pop("on")
     _take_rows(given)
     check_bit_equal(bit_equal, against)
     allowed = check_allowed(allow)
@@ -151,6 +151,7 @@ def _parser() -> Parser:
         "--file", help="take from this file what is not given here; --out writes such a file, compare.toml"
     )
     group.add_argument("--resume", metavar="DIRECTORY", help=_RESUME)
+    group.add_argument("--on", action=TargetAction, metavar="ENGINE", help=_ON)
     group.add_argument("--against", metavar="DIRECTORY", help=_AGAINST)
     group.add_argument("--bit-equal", action="store_true", help=_BIT_EQUAL)
     group.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=ALLOW)
@@ -162,7 +163,9 @@ def _parser() -> Parser:
 
 def _again(arguments: Sequence[str], resumed: str | None, target: "Target | None") -> str:
     """Returns the line that repeats the comparison, without the place it was written to."""
-    kept = [a for i, a in enumerate(arguments) if a.partition("=")[0] != "--out" and [*arguments, ""][i - 1] != "--out"]
+    kept = [
+        a for i, a in enumerate(arguments) if not {a.partition("=")[0], [*arguments, ""][i - 1]} & {"--out", "--on"}
+    ]
     kept = kept if resumed is None else ["--file", str(Path(resumed) / "compare.toml")]
     return shlex.join(["samestep", "compare", *kept, *(["--on", str(target)] if target else [])])
 

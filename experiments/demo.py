@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samestep.common.errors import Unavailable, unknown
+from samestep.common.errors import Unavailable
 from samestep.common.flags import split_spelling
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
@@ -44,13 +44,12 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--mistake",
-        metavar="NAME",
+        metavar="MISTAKE",
+        choices=PLANTED,
         default="clip_by_local_norm",
         help=f"the mistake, one of: {', '.join(PLANTED)} (default: %(default)s)",
     )
     mistake: str = parser.parse_args(arguments).mistake
-    if mistake not in PLANTED:
-        raise unknown("mistake", mistake, PLANTED)
     from samestep.common.runtime.parent.launcher import Launcher  # here, like the others: --help imports no NumPy
 
     first, second = _requests(mistake)

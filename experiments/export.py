@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from samestep.common.errors import ConfigError, unknown
+from samestep.common.errors import ConfigError
 from samestep.common.frameworks import conventions
 from samestep.common.workload.declaration import BUILDERS
 from samestep.experiments.cli.ending import run_command
@@ -31,8 +31,6 @@ def main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     if given.format is not None:
         return _export_state(given.runs, given.format, given.output)
-    if given.to not in TRACKERS:
-        raise unknown("tracker", given.to, TRACKERS)
     from samestep.experiments.exporting.replay import find_runs, read_replay  # here: --help imports no NumPy
 
     write = importlib.import_module(f"samestep.experiments.exporting.to_{given.to}").write
@@ -60,8 +58,8 @@ def _parser() -> Parser:
     )
     parser.add_argument("runs", nargs="+", metavar="RUNS", help="directories of runs, or that hold some")
     ways = parser.add_mutually_exclusive_group(required=True)
-    ways.add_argument("--to", metavar="TRACKER", help=f"one of {', '.join(TRACKERS)}")
-    ways.add_argument("--format", metavar="FORMAT", help=f"one of {', '.join(FORMATS)}")
+    ways.add_argument("--to", choices=TRACKERS, metavar="TRACKER", help=f"one of {', '.join(TRACKERS)}")
+    ways.add_argument("--format", choices=FORMATS, metavar="FORMAT", help=f"one of {', '.join(FORMATS)}")
     where = (
         "folder to write; for mlflow also the URI of a server (default: tensorboard, mlruns, or the name of the format)"
     )
@@ -71,8 +69,6 @@ def _parser() -> Parser:
 
 def _export_state(directories: Sequence[str], kind: str, output: str | None) -> int:
     """Writes a state in a format that others read."""
-    if kind not in FORMATS:
-        raise unknown("format", kind, FORMATS)
     if len(directories) > 1:
         raise ConfigError(
             f"--format takes one directory, and {len(directories)} are named; export one after the other."

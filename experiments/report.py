@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samestep.common.errors import ConfigError, unknown
+from samestep.common.errors import ConfigError
 from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.experiments.cli.browser import HELP, open_page
 from samestep.experiments.cli.ending import run_command
@@ -36,8 +36,6 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: There is nothing to report, or the file cannot be written.
     """
     given = _parser().parse_args(arguments)
-    if given.format not in FORMATS:
-        raise unknown("format", given.format, FORMATS)
     if given.open and (given.format != "html" or (given.figures and not given.output)):
         raise ConfigError("--open shows a page, and none is written; leave out --format, or give -o beside --figures.")
     from samestep.experiments.page.loading import load  # here, like the next ones: --help imports no NumPy
@@ -162,7 +160,7 @@ def _parser() -> Parser:
     parser.add_argument("--open", action="store_true", help=HELP)
     parser.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=ALLOW)
     text = f"one of {', '.join(FORMATS)}: html is a page, github is text for people, the others are for programs"
-    parser.add_argument("--format", default="html", metavar="FORMAT", help=f"{text} (default: html)")
+    parser.add_argument("--format", choices=FORMATS, default="html", metavar="FORMAT", help=f"{text} (default: html)")
     return parser
 
 

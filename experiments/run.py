@@ -1,5 +1,6 @@
 """Trains one workload under one strategy: `samestep run --framework tf --strategy mirrored`."""
 
+import argparse
 import dataclasses
 import re
 import shlex
@@ -12,8 +13,9 @@ from samestep.common.errors import ConfigError
 from samestep.common.features.used import spell_switched
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
-from samestep.experiments.cli.command_line import open_engine, parse_run, take_target
+from samestep.experiments.cli.command_line import TargetAction, open_engine, parse_run
 from samestep.experiments.cli.ending import run_command
+from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.command_lines import again
 from samestep.experiments.printing.text import count, fill
 
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
     from samestep.experiments.submitting.targets import Target
 
-RESUME = "--resume"
+_FOR = (
+    "with --prepare: write what starts the run there, as in slurm:nodes=2 (mpi, torchrun, ray, k8s, trainjob, skypilot)"
+)
+_ON = "start the run there, as in slurm:nodes=2 (mpi, torchrun, ray)"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,10 +36,12 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, the run failed, or it was not the same step.
     """
     launched_at = time.time()
-    arguments, written_for = take_target(arguments, "--for")
-    arguments, started_on = take_target(arguments, "--on")
-    resumed = _resumed(arguments)
-    asked = parse_run(arguments, "samestep run") if resumed is None else _unfinished(resumed)
+    first = _first_parser()
+    given, rest = first.parse_known_args(arguments)
+    written_for, started_on, resumed = (vars(given).get(name) for name in ("written_for", "started_on", "resumed"))
+    if resumed is not None and (rest or written_for):
+        raise ConfigError("--resume takes the directory of a run, and nothing else: samestep run --resume DIR.")
+    asked = parse_run(rest, first.prog, [first]) if resumed is None else _unfinished(resumed)
     from samestep.common.run import parse  # here, like the next ones: --help imports no NumPy
     from samestep.common.runtime.parent.attempts import prepare
     from samestep.common.runtime.parent.check import check_launch
@@ -68,18 +75,13 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if result.saves.failed else 0
 
 
-def _resumed(arguments: Sequence[str]) -> Path | None:
-    """Returns the directory of the run to go on with, if one is named.
-
-    Raises:
-        ConfigError: Something else is asked for as well.
-    """
-    words = [word for each in arguments for word in (each.split("=", 1) if each.startswith(f"{RESUME}=") else [each])]
-    if RESUME not in words:
-        return None
-    if words[:1] != [RESUME] or len(words) != 2:
-        raise ConfigError(f"{RESUME} takes the directory of a run, and nothing else: samestep run {RESUME} DIR.")
-    return Path(words[1])
+def _first_parser() -> Parser:
+    """Returns what reads the flags that are of no request: where a run is started, and which one goes on."""
+    parser = Parser(prog="samestep run", add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    parser.add_argument("--for", dest="written_for", action=TargetAction, metavar="ENGINE", help=_FOR)
+    parser.add_argument("--on", dest="started_on", action=TargetAction, metavar="ENGINE", help=_ON)
+    parser.add_argument("--resume", dest="resumed", type=Path, metavar="DIR", help="continue a run that was cut off")
+    return parser
 
 
 def _unfinished(directory: Path) -> RunConfig:

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from samestep.experiments.cli.ending import SIGNALS, run_command
-from samestep.experiments.printing.text import fill
+from samestep.experiments.cli.parser import Parser
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Does this process's part of the run, then ends the process; rank 0 also judges the run and writes the result."""
+    parser = Parser(prog="samestep worker", description=__doc__)
+    parser.add_argument("directory", metavar="DIR", help="the directory that `samestep run --prepare` wrote")
     if list(arguments) in (["-h"], ["--help"]):
-        print(f"usage: samestep worker DIR\n\n{fill(__doc__ or '')}")
-        sys.exit(0)
+        parser.parse_args(arguments)
     for number in {*SIGNALS} - {signal.SIGINT}:  # a worker waits inside its framework, where Python runs no handler
         signal.signal(number, signal.SIG_DFL)
     from samestep.common.runtime.parent.outside_launch import finish_alone  # here: --help imports no NumPy

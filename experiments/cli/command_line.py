@@ -1,5 +1,6 @@
 """The command line of a run or a prediction, whose flags are only known once the cell that it names is found."""
 
+import argparse
 import dataclasses
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -21,26 +22,28 @@ Group = tuple[str, type, Sequence[str]]
 """Flags of a command: their title in its help, the dataclass whose fields they are, and the fields that are not its flags."""
 
 
-def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
+class _WordReader(Parser):
+    """Finds out which words are values of flags; whether those are valid depends on the strategy."""
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        pass
+
+
+def parse_run(arguments: Sequence[str], program: str, beside: Sequence[Parser] = ()) -> RunConfig:
     """Reads the line of one run: its cell, RunConfig's flags, the techniques', and those of the strategy that is named.
 
     Args:
         arguments: Without the program.
         program: The name of the program, for the help.
+        beside: What has read further flags, which the help lists too.
 
     Raises:
         ConfigError: A flag is unknown, belongs to another strategy, or has an invalid value.
     """
     groups = [("run", RunConfig, ()), ("techniques", Techniques, ())]
     cell = named_cell(arguments, program, groups) or Cell(RunConfig.framework, RunConfig.strategy)
-    about = (
-        "Train a workload under one strategy and compare its steps with the oracle's. "
-        "`samestep run --resume DIR` continues a run that was cut off. `--prepare --for slurm:nodes=2` writes what "
-        "starts the "
-        "run there: slurm, mpi, torchrun, ray, k8s, trainjob or skypilot. `--on slurm:nodes=2` "
-        "starts it there: slurm, mpi, torchrun or ray."
-    )
-    parser = Parser(prog=program, description=about)
+    about = "Train a workload under one strategy and compare its steps with the oracle's."
+    parser = Parser(prog=program, description=about, parents=beside)
     parser.examples = (
         f"{program} torch:ddp --devices 2",
         f"{program} tf:mirrored --devices 2 --workload prose-gpt --steps 50",
@@ -110,7 +113,7 @@ def named_cell(arguments: Sequence[str], program: str, groups: Sequence[Group]) 
 
 def _named_among_flags(arguments: Sequence[str], program: str, groups: Sequence[Group]) -> Cell | None:
     """Finds a cell wherever it is named: which words are values, the flags of every strategy have to tell."""
-    first = Parser(prog=program, add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    first = _WordReader(prog=program, add_help=False, allow_abbrev=False, conflict_handler="resolve")
     owners = [*(owner for _, owner, _ in groups), *dict.fromkeys(row.options for _, row in catalogue())]
     for owner in owners:
         add_flags(first, "", owner)
@@ -154,30 +157,22 @@ def read_request(cell: Cell, given: Mapping[str, Scalar]) -> RunConfig:
     return cell.apply_to(base, own)
 
 
-def take_target(arguments: Sequence[str], flag: str) -> tuple[Sequence[str], "Target | None"]:
-    """Takes a flag that names an engine out of a command line, and reads it as `split_target` does.
+class TargetAction(argparse.Action):
+    """Reads a flag that names an engine, `--for` or `--on`."""
 
-    Args:
-        arguments: Without the program.
-        flag: `--for` or `--on`.
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: object, option_string: str | None = None
+    ) -> None:
+        """Reads a target as `read_target` does.
 
-    Raises:
-        ConfigError: The flag is given twice, or names nothing.
-    """
-    rest, texts, words = [], [], iter(arguments)
-    for word in words:
-        name, equals, value = word.partition("=")
-        if name != flag:
-            rest.append(word)
-        else:
-            texts.append(value if equals else next(words, ""))
-    if len(texts) > 1:
-        raise ConfigError(f"{flag} is given twice; a run is started in one place.")
-    if not texts:
-        return rest, None
-    from samestep.experiments.submitting.targets import read_target  # here: few commands start anything elsewhere
+        Raises:
+            ConfigError: There is no such engine or setting, or the flag is given twice.
+        """
+        from samestep.experiments.submitting.targets import read_target  # here: few commands start anything elsewhere
 
-    return rest, read_target(flag, texts[0])
+        if getattr(namespace, self.dest, None) is not None:
+            raise ConfigError(f"{option_string} is given twice; a run is started in one place.")
+        setattr(namespace, self.dest, read_target(str(option_string), str(values)))
 
 
 def open_engine(target: "Target") -> "Elsewhere":

@@ -1,10 +1,9 @@
-"""Completion for shells: `samestep --completion bash` prints a script, made from the help of every command."""
+"""Completion for shells: `samestep --completion bash` prints a script, made from the flags of every command."""
 
 import contextlib
 import importlib
 import io
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from samestep.common.catalog import catalogue, cells
@@ -13,14 +12,12 @@ from samestep.common.flags import flags, spell_flag
 from samestep.common.seconds.machine import machines
 from samestep.common.workload.table import WORKLOADS
 from samestep.experiments.cli.commands import COMMANDS
+from samestep.experiments.cli.parser import HelpShown
+from samestep.experiments.submitting.targets import SCRIPTS, STARTED
 
 _TAKE_CELLS = ("run", "compare", "predict", "strategies", "advise", "explore")
 """The commands whose positional arguments may be strategies."""
-_CELL_FLAGS = ("--strategies", "--require", "--reference")
-"""The flags whose values are strategies."""
 SHELLS = ("bash", "zsh", "fish")
-PLACEHOLDER = "--flag"
-"""What a usage line has instead of all flags."""
 _SCRIPTS = Path(__file__).parent / "shells"
 
 
@@ -35,9 +32,8 @@ def script(shell: str) -> str:
     """
     if shell not in SHELLS:
         raise unknown("shell", shell, SHELLS)
-    helps = {command: _help_of(command) for command in COMMANDS}
-    words = {command: _flags(text) for command, text in helps.items()}
-    values = {(command, flag): found for command, text in helps.items() for flag, found in _values(text)}
+    words = {command: _flags(command) for command in COMMANDS}
+    values = {(command, flag): found for command, taken in words.items() for flag, found in taken.items() if found}
     if shell == "fish":
         return "\n".join(["# In config.fish: samestep --completion fish | source", *_fish(words, values)])
     template = (_SCRIPTS / f"completion.{shell}").read_text()
@@ -48,7 +44,8 @@ def script(shell: str) -> str:
             spell_flag(name): [*map(str, field.metadata["choices"])] for name, field in flags(row.options).items()
         }
         options[f"{framework}:{row.name}"] = [*choices]
-        values |= {("run", flag): found for flag, found in choices.items() if found}
+        for flag, found in (each for each in choices.items() if each[1]):
+            values["run", flag] = [*dict.fromkeys([*values.get(("run", flag), ()), *found])]
     values |= {("help", "help"): [*COMMANDS], ("--completion", "--completion"): [*SHELLS]}
     for name, text in {
         "COMMANDS": " ".join(first),
@@ -64,7 +61,7 @@ def _cases(words: Mapping[str, list[str]]) -> str:
     return "\n".join(f'        {case}) offered+=" {" ".join(found)}" ;;' for case, found in words.items())
 
 
-def _fish(words: Mapping[str, list[str]], values: Mapping[tuple[str, str], list[str]]) -> Iterator[str]:
+def _fish(words: Mapping[str, Iterable[str]], values: Mapping[tuple[str, str], list[str]]) -> Iterator[str]:
     for name, found in words.items():
         yield f"complete -c samestep -f -n __fish_use_subcommand -a {name} -d '{COMMANDS[name]}'"
         when = f"complete -c samestep -n '__fish_seen_subcommand_from {name}'"
@@ -75,26 +72,22 @@ def _fish(words: Mapping[str, list[str]], values: Mapping[tuple[str, str], list[
             yield f"{when} -a '{' '.join(_CELLS)}'"
 
 
-def _help_of(command: str) -> str:
-    """Returns the help of a command, each run of spaces as one."""
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
-        importlib.import_module(f"samestep.experiments.{command}").main(["--help"])
-    return " ".join(told.getvalue().split())
-
-
-def _flags(text: str) -> list[str]:
-    """Returns the flags of a help; a strategy's own come with the strategy, and those of quoted commands are not ours."""
-    found = dict.fromkeys(re.findall(r"(?<=[\s\[,])--[a-z][a-z0-9-]+", re.sub('"[^"]*"', "", text)))
-    return [word for word in found if word != PLACEHOLDER]
-
-
-def _values(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields the flags of a help that take one of a few values, and those values."""
-    for flag, listed in re.findall(r"(--[a-z][a-z-]+) [A-Z-]+ (?:the \w+, )?one of:? ((?:[\w.-]+, )*[\w.-]+)", text):
-        yield flag, listed.split(", ")
-    known = {**dict.fromkeys(_CELL_FLAGS, _CELLS), "--workload": [*WORKLOADS], "--machine": [*machines(), "here"]}
-    yield from ((flag, found) for flag, found in known.items() if f"{flag} " in text)
+def _flags(command: str) -> dict[str, list[str]]:
+    """Returns the flags of a command by the values to offer; a strategy's own come with the strategy."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            importlib.import_module(f"samestep.experiments.{command}").main(["--help"])
+    except HelpShown as shown:
+        return {flag: choices or _OPEN.get(flag, []) for flag, choices in shown.parser.offered().items()}
+    raise AssertionError(f"{command} has no help")
 
 
 _CELLS = cells()
+_OPEN = {
+    **dict.fromkeys(("--strategies", "--require", "--reference", "--beside"), _CELLS),
+    "--workload": [*WORKLOADS],
+    "--machine": [*machines(), "here"],
+    "--for": [*SCRIPTS],
+    "--on": [*STARTED],
+}
+"""The flags that take more than the values to offer."""

@@ -8,10 +8,13 @@ import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import flags
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 MOST_USED = ("workload", "devices", "steps", "optimizer", "dtype", "parity")
 """The flags that the help of a command shows before all others."""
@@ -27,12 +30,20 @@ class _WholeWords(argparse.HelpFormatter):
         return "\n".join(indent + line for line in self._split_lines(text, width - len(indent)))
 
 
+class HelpShown(SystemExit):
+    """The end of a command that has printed its help; `parser` is the one whose flags those are."""
+
+    def __init__(self, parser: "Parser") -> None:
+        super().__init__(0)
+        self.parser = parser
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are ours: one line, exit code 2. Its help opens with examples, if it has any.
 
     Attributes:
         examples: Command lines that the help shows.
-        elsewhere: Flag that it does not have -> the sentence that says what to give instead.
+        elsewhere: Flag that it does not have, or value that no flag has -> the sentence that says what to give instead.
     """
 
     examples: Sequence[str] = ()
@@ -47,6 +58,25 @@ class Parser(argparse.ArgumentParser):
         lines = [f"usage: {' '.join([self.prog, *words, '[--flag VALUE ...]'])}"]
         lines += ["", *(f"  {example}" for example in self.examples), ""]
         return "\n".join(lines) + text.partition("\n\n")[2].join(("\n", ""))
+
+    def offered(self) -> dict[str, list[str]]:
+        """Returns the flags that the help lists, by the few values that each takes; [] where it takes any or none."""
+        return {
+            flag: [*map(str, action.choices or ())]
+            for action in self._actions
+            for flag in action.option_strings
+            if flag.startswith("--") and action.help != argparse.SUPPRESS
+        }
+
+    def print_help(self, file: "SupportsWrite[str] | None" = None) -> NoReturn:
+        """Prints the help, which ends the command."""
+        super().print_help(file)
+        raise HelpShown(self)
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            what = re.sub("[-_]", " ", str(action.metavar or action.dest).lower())
+            raise unknown(what, str(value), map(str, action.choices), owner=self.elsewhere.get(str(value), ""))
 
     def _get_formatter(self) -> argparse.HelpFormatter:
         return _WholeWords(prog=self.prog)
@@ -100,9 +130,7 @@ class _EitherWay(argparse.BooleanOptionalAction):
         super().__call__(parser, namespace, values, option_string)
 
 
-def add_flags(
-    parser: argparse.ArgumentParser, title: str, owner: type, leave_out: Sequence[str] = ()
-) -> argparse._ArgumentGroup:
+def add_flags(parser: Parser, title: str, owner: type, leave_out: Collection[str] = ()) -> argparse._ArgumentGroup:
     """Adds a group with a flag for each field of a dataclass, and returns it.
 
     Args:
@@ -123,6 +151,12 @@ def add_flags(
             group.add_argument(name, action=action, default=argparse.SUPPRESS, help=text)
         else:
             shown = "" if field.default is None else f" (default: {field.default})"
-            metavar = name[2:].upper()
-            group.add_argument(name, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
+            parser.elsewhere = {**parser.elsewhere, **field.metadata["elsewhere"]}
+            group.add_argument(
+                name,
+                choices=[*map(str, field.metadata["choices"])] or None,
+                default=argparse.SUPPRESS,
+                metavar=name[2:].upper(),
+                help=text + shown,
+            )
     return group

@@ -13,7 +13,6 @@ from typing import Literal
 from xml.etree import ElementTree
 
 from samestep.common.cell import Cell
-from samestep.common.errors import unknown
 from samestep.common.flags import Scalar
 
 Outcome = Literal["passed", "failure", "error", "skipped"]
@@ -57,31 +56,10 @@ class Document:
     cases: Sequence[Case]
 
 
-class _Format(argparse.Action):
-    """Refuses a format that is not there, before anything is done."""
-
-    def __call__(
-        self, parser: object, namespace: argparse.Namespace, values: object, option: str | None = None
-    ) -> None:
-        """Takes the value, as argparse asks for it."""
-        namespace.format = known_format(str(values))
-
-
 def add_format(parser: argparse.ArgumentParser) -> None:
     """Adds `--format` to a command."""
     text = f"one of {', '.join(FORMATS)}: github is for people, the others are for programs (default: github)"
-    parser.add_argument("--format", action=_Format, default="github", metavar="FORMAT", help=text)
-
-
-def known_format(name: str) -> str:
-    """Returns the name of a format.
-
-    Raises:
-        ConfigError: There is no such format.
-    """
-    if name not in FORMATS:
-        raise unknown("format", name, FORMATS)
-    return name
+    parser.add_argument("--format", choices=FORMATS, default="github", metavar="FORMAT", help=text)
 
 
 def write(document: Document, name: str) -> str:
@@ -90,11 +68,8 @@ def write(document: Document, name: str) -> str:
     Args:
         document: The document.
         name: One of `FORMATS`.
-
-    Raises:
-        ConfigError: There is no such format.
     """
-    return FORMATS[known_format(name)](document)
+    return FORMATS[name](document)
 
 
 def _plain(value: object) -> object:

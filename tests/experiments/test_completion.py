@@ -26,12 +26,15 @@ TYPED = [
     ("samestep run tf:mi", {"mirrored"}),  # readline keeps what stands before the colon
     ("samestep run torch:pp --sched", {"--schedule"}),
     ("samestep run torch:pp --schedule 1f", {"1f1b"}),
+    ("samestep run torch:rpc_parameter_server --consistency s", {"serial", "sync"}),
+    ("samestep run torch:ddp --on sl", {"slurm"}),
     ("samestep run --dtype float3", {"float32"}),
     ("samestep run --dtype=float3", {"float32"}),
     ("samestep demo --mistake clip_by", {"clip_by_local_norm"}),
     ("samestep advise --machine a100-80gb-", {"a100-80gb-server"}),
     ("samestep compare --strategies torch:ddp,torch:fs", {"fsdp"}),
     ("samestep run --fla", set()),
+    ("samestep predict --frame", set()),  # which its help only speaks of
     ("samestep diff --nproc", set()),  # which torchrun takes in an example
 ]
 
@@ -81,7 +84,6 @@ def test_another_shell_is_one_line() -> None:
     ],
 )
 def test_every_choice_of_a_flag_is_offered(bash: str, command: str, owner: type) -> None:
-    """The choices of a flag are read from the help, which may say or break them in another way."""
     choices = {name: field.metadata["choices"] for name, field in flags(owner).items() if field.metadata["choices"]}
     assert choices
     for name, values in choices.items():

@@ -12,7 +12,6 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.experiments import run
-from samestep.experiments.cli.command_line import take_target
 from samestep.experiments.submitting.targets import SCRIPTS, read_target, render
 
 FIELDS = Path(__file__).parents[1] / "engines" / "fields"
@@ -117,16 +116,21 @@ def test_nodes_that_the_processes_do_not_divide_among_are_refused() -> None:
 
 
 def test_a_target_is_taken_out_of_a_command_line() -> None:
-    rest, target = take_target(["torch:ddp", "--for", "mpi:hostfile=hosts", "--prepare"], "--for")
-    assert rest == ["torch:ddp", "--prepare"]
-    assert target is not None and (target.engine, target.settings) == ("mpi", {"hostfile": "hosts"})
+    parser = run._first_parser()
+    given, rest = parser.parse_known_args(["torch:ddp", "--for", "mpi:hostfile=hosts", "--prepare"])
+    assert (rest, "started_on" in given) == (["torch:ddp", "--prepare"], False)
+    assert (given.written_for.engine, given.written_for.settings) == ("mpi", {"hostfile": "hosts"})
     for each in ("mpi", "slurm:nodes=2,partition=all,mem=4G", "ray:nodes=3,address=ray://head:10001"):
         assert str(read_target("--on", each)) == each
-    assert take_target(["--for=ray://head:10001"], "--for")[1] == read_target("--for", "ray:address=ray://head:10001")
-    with pytest.raises(ConfigError, match="--for is given twice"):
-        take_target(["--for", "mpi", "--for=mpi"], "--for")
-    with pytest.raises(ConfigError, match="unknown engine ''"):
-        take_target(["--for"], "--for")
+    ray = parser.parse_args(["--for=ray://head:10001"])
+    assert ray.written_for == read_target("--for", "ray:address=ray://head:10001")
+    for words, told in (
+        (["mpi", "--for=mpi"], "--for is given twice"),
+        ([""], "unknown engine ''"),
+        ([], "has no value"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            parser.parse_known_args(["--for", *words])
 
 
 def test_a_script_is_written_beside_the_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
