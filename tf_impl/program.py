@@ -1,4 +1,4 @@
-"""THE training step, in TensorFlow, on the replicas of one process. A strategy hands it the parts in which it differs."""
+"""The training step of all strategies of TensorFlow, on the replicas of a process. Each passes the parts where it differs."""
 
 import dataclasses
 import functools
@@ -30,7 +30,7 @@ from samestep.tf_impl.upstream import function_names
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """Where strategies differ.
+    """The parts of a program in which strategies differ.
 
     Attributes:
         strategy: The model and its optimizer state are made in its scope, the step runs under it, and it sums the

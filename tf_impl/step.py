@@ -23,7 +23,6 @@ Part = tuple[tf.Tensor, list[Gradient | None]]
 """The loss of some micro-batches, and their gradients."""
 Logits = Callable[[Inputs], tf.Tensor]
 """Inputs -> logits."""
-"""(parameter, gradient, optimizer state, coefficients of the step): changes the first and the third in place."""
 
 
 def mean_loss(run: Run, num_means: int = 1) -> Loss:

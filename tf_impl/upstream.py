@@ -1,4 +1,4 @@
-"""What TensorFlow has and does not export, each in one function; tests/tf_impl/test_tf_upstream.py notices when it changes."""
+"""What TensorFlow has and does not export, each in one function; tests/tf_impl/test_tf_upstream.py sees it change."""
 
 import contextlib
 import threading

@@ -94,8 +94,8 @@ def fresh_model(
     buffers = initial_buffers(spec)
     factory = VariableFactory(
         lambda name: make(values[name].astype(run.dtype), name),
-        lookup,
         product_of(run),
+        lookup,
         lambda name: make_buffer(buffers[name].astype(run.dtype), name),
         run,
     )

@@ -1,4 +1,4 @@
-"""Builds the user's model once and writes down what every process of every strategy has to know of it."""
+"""Builds the user's model once and writes down what every process of every strategy has to know about it."""
 
 import copy
 from collections.abc import Callable
@@ -45,10 +45,10 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         folder: Where the description goes.
         source: FILE.py:NAME, absolute.
         split: The data.
-        seed: Under which the initial weights are drawn.
+        seed: The seed with which the initial weights are drawn.
 
     Raises:
-        ConfigError: The file, the model or the data are not what they have to be; the message says what to change.
+        ConfigError: The file, the model or the data are invalid; the message says what to change.
     """
     DRAWS.install(STILL)
     model = load_model(source, "torch")

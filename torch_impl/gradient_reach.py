@@ -64,15 +64,13 @@ class ShardedReach:
     `fully_shard` exchanges zeros for what this rank's examples did not reach, so that all ranks exchange the same.
     """
 
-    def __init__(
-        self, modules: Sequence[nn.Module], device: torch.device, group: dist.ProcessGroup | None = None
-    ) -> None:
+    def __init__(self, modules: Sequence[nn.Module], device: torch.device, group: dist.ProcessGroup | None) -> None:
         """Watches sharded modules; to be done before their first forward pass.
 
         Args:
             modules: What was sharded, each from its root on.
             device: The device of the parameters.
-            group: The ranks among which the gradients are exchanged; all there are, unless given.
+            group: The ranks among which the gradients are exchanged; None stands for all there are.
         """
         self._device, self._group = device, group
         self._parameters = list(dict.fromkeys(p for module in modules for p in module.parameters() if p.requires_grad))

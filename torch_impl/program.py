@@ -1,4 +1,4 @@
-"""The training step of all strategies of PyTorch, on one replica. A strategy passes the parts in which it differs."""
+"""The training step of all strategies of PyTorch, on one replica. Each passes the parts where it differs."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""Private APIs of upstream, one function each; a test named after the version checks that each is as it was."""
+"""What torch and DeepSpeed have and do not export, each in one function; tests/torch_impl/test_upstream.py sees it change."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""THE training step, in NumPy float64."""
+"""The training step of the oracle, in NumPy float64."""
 
 import numpy as np
 

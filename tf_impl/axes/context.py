@@ -112,7 +112,7 @@ def _all_to_all(collectives: Collectives, parts: tf.Tensor) -> tf.Tensor:
 
 
 def place_positions(model: Transformer, positions: Positions) -> None:
-    """Tells a model which positions of the examples each replica gets.
+    """Sets which positions of the examples each replica of a model is given.
 
     Args:
         model: The model.

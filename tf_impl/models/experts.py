@@ -1,4 +1,4 @@
-"""A mixture of experts: each token takes some of the mlps of its block, which a router chooses.
+"""A mixture of experts: a router sends each token to some of the MLPs of its block.
 
 Shape suffixes: N tokens, D width, E experts, k experts of a token, S = N k slots: a token and an expert that it takes.
 """
@@ -23,7 +23,7 @@ class Stacked:
 
         Args:
             x: The rows of the first layer, then those of the second, and so on.
-            counts: How many rows each layer has; of those behind zeros come out.
+            counts: How many rows each layer has; the outputs of rows behind their sum are zero.
         """
 
         def parts(rows: tf.Tensor) -> list[tf.Tensor]:
@@ -57,7 +57,7 @@ class Stacked:
 
 
 class Experts:
-    """Sums the k likeliest experts of each token, weighted by their probabilities over the sum of these.
+    """Sum over the k likeliest experts of each token, weighted by their normalised probabilities.
 
     Attributes:
         noted: The tokens of each expert and the sums of its probabilities in the last call.
@@ -72,7 +72,7 @@ class Experts:
         self.noted: Sequence[tf.Tensor] = ()
 
     def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
-        """[B, T, D] -> [B, T, D]; notes what the load-balancing loss is made of."""
+        """[B, T, D] -> [B, T, D]; notes the terms of the load-balancing loss."""
         tokens, width = x_BTD.shape[1:]
         x_ND = tf.reshape(x_BTD, (-1, width))
         probabilities_NE = tf.nn.softmax(self.router(x_ND))
@@ -86,11 +86,11 @@ class Experts:
         return tf.reshape(tf.matmul(weights_Nk[:, None], out_NkD), (-1, tokens, width))
 
     def compute(self, x_SD: tf.Tensor, counts_E: tf.Tensor) -> tf.Tensor:
-        """Computes the experts: [S, D] -> [S, D].
+        """Has experts compute: [S, D] -> [S, D].
 
         Args:
-            x_SD: The inputs of the first expert, then those of the second one, and so on.
-            counts_E: The number of inputs of each expert.
+            x_SD: The tokens of the first expert, then those of the second one, and so on.
+            counts_E: The number of tokens of each expert.
         """
         inner = self.up(x_SD, counts_E)
         if self.gate is None:

@@ -1,4 +1,4 @@
-"""What a model is given: a tensor, or several by name."""
+"""The inputs of a model: a tensor, or several by name."""
 
 from collections.abc import Callable, Mapping
 
@@ -64,7 +64,7 @@ def without_keys(x: Inputs) -> tuple[tf.Tensor, tf.Tensor | None]:
 
 
 def as_inputs(array: np.ndarray) -> Inputs:
-    """Makes inputs of a batch's array.
+    """Makes the inputs of a model from a batch's array.
 
     Args:
         array: [batch, ...]; its records may hold several arrays.

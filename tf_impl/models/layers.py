@@ -15,7 +15,7 @@ Lookup = Callable[[tf.Variable, tf.Tensor], tf.Tensor]
 class Product:
     """Multiplies, in two bytes if the run computes so: both factors are cast, and the result is cast back."""
 
-    def __init__(self, dtype: tf.DType | None = None) -> None:
+    def __init__(self, dtype: tf.DType | None) -> None:
         """Takes the type.
 
         Args:
@@ -32,7 +32,7 @@ class Product:
             multiply: The kind of product.
             one: The first factor, which the result has the type of.
             other: The second factor.
-            **how: The how of this kind of product.
+            **how: Further arguments of `multiply`.
         """
         if self._dtype is None:
             return multiply(one, other, **how)
@@ -45,8 +45,8 @@ class VariableFactory:
     def __init__(
         self,
         make: Callable[[str], tf.Variable],
+        product: Product,
         lookup: Lookup = tf.gather,
-        product: Product | None = None,
         buffer: Callable[[str], tf.Variable] | None = None,
         features: Features | None = None,
     ) -> None:
@@ -54,12 +54,12 @@ class VariableFactory:
 
         Args:
             make: Makes the variable of a neutral name, holding its initial value.
+            product: Multiplies with kernels.
             lookup: Looks up rows of the tables.
-            product: Multiplies with kernels; as they are, unless given.
             buffer: Makes the variable of a buffer; by default as a parameter's.
             features: What a run switches of the model; nothing, unless given.
         """
-        self._make, self.lookup, self.product = make, lookup, product or Product()
+        self._make, self.product, self.lookup = make, product, lookup
         self.buffer, self.features = buffer or make, features or Features()
         self.by_name: dict[str, tf.Variable] = {}
 

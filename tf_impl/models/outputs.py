@@ -1,4 +1,4 @@
-"""What a user's model returns, made what its loss takes: the outputs, all that it returns, or its own loss."""
+"""Turns what a user's model returns into what its loss takes: the outputs, all that it returns, or its own loss."""
 
 import functools
 from collections.abc import Callable, Mapping

@@ -18,15 +18,13 @@ from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 Attend = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 """Queries, keys and values, [B, H, T, K] each -> the mixed values [B, H, T, K]."""
-
-
 Rows = tf.Variable | tf.Tensor
 OwnRows = Callable[[Rows, int], Rows]
 """All rows of a table of positions, and a number of tokens -> the rows of these, where a replica has some of the positions."""
 
 
 def turn(x_BHTK: tf.Tensor, cos_TK: tf.Tensor, sin_TK: tf.Tensor) -> tf.Tensor:
-    """Turns each element and the one half a head behind it, as a pair, by an angle (rotary positions).
+    """Rotates each element and the one half a head behind it, as a pair, by an angle (rotary positions).
 
     Args:
         x_BHTK: Queries or keys.
@@ -44,8 +42,8 @@ class Attention:
     """Causal self-attention; q, k and v are separate, k has no bias, and keys and values may have fewer heads.
 
     Attributes:
-        own_rows: As in `Transformer`: of cosines and sines.
-        attend: Mixes the values, given queries, keys and values; another one where a replica has some of the positions.
+        own_rows: As in `Transformer`, of the cosines and sines.
+        attend: Computes attention, given queries, keys and values; it is replaced where a replica has some of the positions.
     """
 
     def __init__(self, variable: VariableFactory, name: str, spec: TransformerSpec) -> None:
@@ -158,7 +156,7 @@ class Block:
 
 
 class TiedLogits:
-    """Multiplies with the rows of a table that an embedding has looked up."""
+    """Multiplies by the embedding table of the tokens: both share one weight."""
 
     def __init__(self, tokens: Table, product: Product) -> None:
         self.tokens, self.product = tokens, product
@@ -176,7 +174,7 @@ class Transformer:
 
     Attributes:
         noting: The mixtures of experts by the segment that each is in.
-        own_rows: Takes the rows of the table of positions for so many tokens, which are not all where examples are cut.
+        own_rows: Returns the rows of the table of positions for a replica's tokens, which need not be the first ones.
     """
 
     def __init__(self, spec: TransformerSpec, variable: VariableFactory) -> None:

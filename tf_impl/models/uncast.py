@@ -1,9 +1,9 @@
-"""Casts of Keras layers to float32 leave float64 as it is, and float32 beside it becomes float64: the proof needs all digits.
+"""Makes layers of Keras that cast to float32 keep float64 inputs in float64: the proof of a step needs all digits of every layer.
 
-The norms and softmaxes of many published models compute in float32 whatever they are given, so their gradients hold seven digits,
-and those of two halves of a batch do not add up to those of the batch. And a mask that is cast to float32 cannot be multiplied by
-what is in float64: TensorFlow promotes nothing. Both are so in the processes of a user's model alone, and where Keras' default is
-float64; in other dtypes such a layer does what it says.
+The norms and softmaxes of many published models compute in float32 whatever their input, so their gradients have seven digits,
+and the gradients of two halves of a batch do not add up to those of the batch. A mask that is cast to float32 cannot be
+multiplied by what is in float64, since TensorFlow promotes nothing, so the float32 factor becomes float64. Both hold only in the
+processes of a user's model, and only where Keras' default is float64; in other dtypes such a layer does what it says.
 """
 
 import functools

@@ -158,7 +158,7 @@ class UserModel:
         """
         return freeze(self.layers(), [self.buffers[name] for name in running])
 
-    def switch_layers(self, features: Features, running: Collection[str] = ()) -> None:
+    def switch_layers(self, features: Features, running: Collection[str]) -> None:
         """Switches layers off whose effect depends on how the batch is split.
 
         Args:

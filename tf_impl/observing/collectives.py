@@ -1,7 +1,7 @@
-"""The operations with which TensorFlow exchanges, and what each is called in the ledger.
+"""The operations of TensorFlow that communicate, and the name of each in the ledger.
 
-Every operation that may exchange anything stands in one of two tables here. One that stands in neither is refused by its
-name: otherwise its bytes would be missing from the ledger, and nobody would see it.
+Every operation that may communicate is in one of the two tables here. One that is in neither is refused by name: otherwise its
+bytes would be missing from the ledger without notice.
 
 References:
     tensorflow/core/ops/collective_ops.cc, nccl_ops.cc and tpu_cross_replica_ops.cc of TensorFlow 2.21.
@@ -38,10 +38,10 @@ _EXCHANGE = re.compile("Collective|Nccl|CrossReplica|AllReduce|AllGather|AllScat
 
 @functools.cache
 def collective_of(kind: str) -> str | None:
-    """Returns the name in the ledger of what a type of operation does; None if it hands nothing over.
+    """Returns the name in the ledger of what a type of operation does; None if it sends nothing.
 
     Raises:
-        Unavailable: It may exchange something, and nobody has said what.
+        Unavailable: It may communicate, and neither table has it.
     """
     if kind in COLLECTIVES:
         return COLLECTIVES[kind]

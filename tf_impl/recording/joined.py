@@ -54,7 +54,7 @@ class JoinedNotes:
         """
         floats = tf.stack([tf.cast(lr, tf.float64), *tf.unstack(self._journal.take_loss())])
         with tf.control_dependencies([self._ring.write(number, tf.bitcast(floats, tf.int64), number)]):
-            self._journal.clock.assign_add(0)
+            self._journal.clock.assign_add(0)  # TensorFlow always runs this, and so the write before it
 
     def read(self, number: int) -> JoinedNote | None:
         """Returns what was added to the note of a step; None if nothing was.

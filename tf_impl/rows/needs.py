@@ -65,10 +65,10 @@ def check_central(run: Run) -> None:
 
 
 def check_layouts(run: Run[DTensorOptions]) -> None:
-    """Refuses clients with unequal numbers of devices, and a tensor axis that cuts a layer or a head unequally.
+    """Refuses the models of users, whose variables have no layouts, and clients with unequal numbers of devices.
 
     Raises:
-        ConfigError: Something does not divide, or the model is the user's.
+        ConfigError: The model is the user's, or the devices do not divide among the clients.
     """
     if not run.workload.model.facts.is_built_here:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Steps that replicas take alone, and their step together after each period; the twin of `statement.py` of the technique.
+"""Local steps of a replica, and the joint step of each period; the counterpart of `common/techniques/local_steps/statement.py`.
 
 A mirrored variable has a copy on each replica, and an update that is given each replica's own gradient moves each copy alone.
 """
@@ -21,7 +21,7 @@ Slots = Mapping[str, Mapping[str, tf.Variable]]
 
 
 class RankSteps:
-    """A `GradientExchange` that exchanges no gradient: replicas follow their own, and meet at the end of a period.
+    """A `GradientExchange` that exchanges no gradient: replicas follow their own, and average weights at the end of a period.
 
     Attributes:
         kept: What the outer step needs, of each parameter: the weights that the period began with, and its momentum.

@@ -1,4 +1,4 @@
-"""PowerSGD: two factors of low rank in place of the gradient of a matrix, and what they lack added to the next one."""
+"""PowerSGD: sends two low-rank factors of the gradient of a matrix, and adds their error to the next gradient."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ from samestep.tf_impl.techniques.replica_collectives import Collectives, Replica
 
 
 class Factors:
-    """A `GradientExchange` that sends factors; what has none goes as it is."""
+    """A `GradientExchange` that sends factors; other gradients are sent as they are."""
 
     def __init__(self, run: Run, replicas: Replicas, params: Mapping[str, tf.Variable]) -> None:
         rank = run.techniques.compress_rank
@@ -56,7 +56,7 @@ class Factors:
         return [total[name] for name in self._whole]
 
     def _factor(self, name: str) -> tf.Tensor:
-        """Q to start from; a column that is zero has its initial value."""
+        """Q to start from; a column that became zero has its initial value again."""
         kept = self.kept[f"{FACTOR}/{name}"].read_value()
         return tf.where(tf.reduce_any(kept != 0, 0), kept, tf.constant(self._initial[name], kept.dtype))
 

@@ -95,7 +95,7 @@ class Replicas:
 class Collectives:
     """The collectives of one replica in one function; each is known by its place in it."""
 
-    def __init__(self, ranks: int, token: tf.Variable, function: str, group: int = 0, axis: str = "") -> None:
+    def __init__(self, ranks: int, token: tf.Variable, function: str, group: int, axis: str) -> None:
         """Begins a function.
 
         Args:

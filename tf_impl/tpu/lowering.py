@@ -72,7 +72,7 @@ class ReplicaStep:
             y: Its targets.
         """
         by_name = dict(zip(self.shapes, params, strict=True))
-        model = build_model(self.run.workload.model, VariableFactory(by_name.__getitem__, product=product_of(self.run)))
+        model = build_model(self.run.workload.model, VariableFactory(by_name.__getitem__, product_of(self.run)))
         return accumulate(model, self.loss, params, micro_batches(x, y, self.run.passes))
 
     def exchange(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:

@@ -65,7 +65,7 @@ class HeadExchange:
 
 
 def place_positions(model: nn.Module, part: Chunk) -> None:
-    """Tells a model which positions of the examples it is given.
+    """Sets which positions of the examples a model is given.
 
     Args:
         model: The model, or a stage of it.

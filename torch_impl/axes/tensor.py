@@ -133,7 +133,7 @@ def _plan_pairs(spec: ModelSpec, num_parts: int) -> dict[str, ParallelStyle]:
 
 
 def _plan_shared_inputs(spec: ModelSpec) -> dict[str, ParallelStyle]:
-    """Returns where several layers of a module read its input, the gradient of that input is summed once, not once a layer."""
+    """Returns the style of each module whose layers share an input: its gradient is then summed once, not once a layer."""
     sharing = (name for name, param in spec.params().items() if param.shares_input and not param.stacked)
     modules = dict.fromkeys(layer(layer(name)) for name in sharing)
     style = PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate())

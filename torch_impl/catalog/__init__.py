@@ -1,4 +1,4 @@
-"""The strategies of PyTorch: what is said of each is `ROW` in the file of its name. Imports no framework."""
+"""The strategies of PyTorch: the row of each is `ROW` in the file of its name. Imports no framework."""
 
 import os
 

@@ -5,7 +5,7 @@ from torch import nn
 
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.torch_impl.features.applied import convolution
-from samestep.torch_impl.models.layers import activate, pool
+from samestep.torch_impl.models.layers import ACTIVATIONS, POOLINGS
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext
 
@@ -15,7 +15,7 @@ class BabyCNN(nn.Module):
 
     def __init__(self, spec: CnnSpec, context: StepContext) -> None:
         super().__init__()
-        self.activation, self.pooling = spec.activation, spec.pooling
+        self.activate, self.pool = ACTIVATIONS[spec.activation], POOLINGS[spec.pooling]
         height, width, channels = spec.image
         sizes = (channels, spec.filters, 2 * spec.filters)
         self.blocks = nn.ModuleList(convolution(spec.norm, sizes[i], sizes[i + 1]) for i in range(2))
@@ -23,16 +23,16 @@ class BabyCNN(nn.Module):
         self.output = nn.Linear(spec.hidden, spec.outputs)
 
     def segments(self) -> dict[str, SegmentFunction]:
-        """Two blocks and two linear layers; channels come last in the neutral layout, second in torch's."""
+        """Returns two blocks and two linear layers; channels come last in the neutral layout, second in torch's."""
         return {
             "blocks/0": lambda x: self._block(0, x.permute(0, 3, 1, 2)),
             "blocks/1": lambda x: self._block(1, x).permute(0, 2, 3, 1).flatten(1),
-            "hidden": lambda x: activate(self.activation, self.hidden(x)),
+            "hidden": lambda x: self.activate(self.hidden(x)),
             "output": self.output,
         }
 
     def _block(self, i: int, x: torch.Tensor) -> torch.Tensor:
-        return pool(self.pooling, activate(self.activation, self.blocks[i](x)))
+        return self.pool(self.activate(self.blocks[i](x)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Runs all segments in order."""

@@ -12,7 +12,7 @@ from torch.nn import functional
 from samestep.common.features.experts.balance import balance_of
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.torch_impl.features.applied import behind
-from samestep.torch_impl.models.layers import activate
+from samestep.torch_impl.models.layers import ACTIVATIONS
 from samestep.torch_impl.sharded import local_part
 from samestep.torch_impl.step_context import StepContext
 
@@ -59,7 +59,7 @@ class Experts(nn.Module):
         super().__init__()
         self.behind = behind(spec, 2 * block + 2, context)
         self.router = nn.Linear(spec.width, spec.experts, bias=False)
-        self.activation, has_biases = spec.activation, not spec.is_llama
+        self.activate, has_biases = ACTIVATIONS[spec.activation], not spec.is_llama
         self.up = Stacked(spec.experts, spec.width, spec.hidden, has_biases)
         self.gate = Stacked(spec.experts, spec.width, spec.hidden, has_biases) if spec.is_llama else None
         self.down = Stacked(spec.experts, spec.hidden, spec.width, has_biases)
@@ -95,7 +95,7 @@ class Experts(nn.Module):
         counts = counts_E.tolist()
         inner = self.up(x_SD, counts)
         if self.gate is None:
-            return self.down(activate(self.activation, inner), counts)
+            return self.down(self.activate(inner), counts)
         return self.down(functional.silu(self.gate(x_SD, counts)) * inner, counts)
 
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.torch_impl.features.applied import behind, linear
-from samestep.torch_impl.models.layers import activate
+from samestep.torch_impl.models.layers import ACTIVATIONS
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext
 
@@ -17,7 +17,7 @@ class Mlp(nn.Module):
 
     def __init__(self, spec: MlpSpec, context: StepContext) -> None:
         super().__init__()
-        self.activation = spec.activation
+        self.activate = ACTIVATIONS[spec.activation]
         sizes = [spec.features, *[spec.width] * (spec.layers - 1), spec.outputs]
         hidden = range(spec.layers - 1)
         inner = [linear(spec.norm, sizes[i], sizes[i + 1]) for i in hidden]
@@ -31,7 +31,7 @@ class Mlp(nn.Module):
         return inner | {f"layers/{len(inner)}": self._last}
 
     def _hidden(self, layer: nn.Module, behind: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        x = activate(self.activation, layer(x.flatten(1)))
+        x = self.activate(layer(x.flatten(1)))
         return x if isinstance(behind, nn.Identity) else behind(x)  # a module's call costs a small step a microsecond
 
     def _last(self, x: torch.Tensor) -> torch.Tensor:

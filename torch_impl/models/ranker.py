@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from samestep.common.workload.models.ranker import RankerSpec
-from samestep.torch_impl.models.layers import activate
+from samestep.torch_impl.models.layers import ACTIVATIONS
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext
 
@@ -14,7 +14,7 @@ class Ranker(nn.Module):
 
     def __init__(self, spec: RankerSpec, context: StepContext) -> None:
         super().__init__()
-        self.activation = spec.activation
+        self.activate = ACTIVATIONS[spec.activation]
         self.tables = nn.ModuleList(nn.Embedding(rows, spec.embedding) for rows in spec.rows())
         sizes = (len(spec.rows()) * spec.embedding, spec.hidden, spec.hidden // 2)
         self.hidden = nn.ModuleList(nn.Linear(sizes[i], sizes[i + 1]) for i in range(2))
@@ -24,8 +24,8 @@ class Ranker(nn.Module):
         """Looks up and concatenates, then runs the layers above, one segment per layer."""
         return {
             "tables": lambda x: torch.cat([table(x[:, i]) for i, table in enumerate(self.tables)], dim=1),
-            "hidden/0": lambda x: activate(self.activation, self.hidden[0](x)),
-            "hidden/1": lambda x: activate(self.activation, self.hidden[1](x)),
+            "hidden/0": lambda x: self.activate(self.hidden[0](x)),
+            "hidden/1": lambda x: self.activate(self.hidden[1](x)),
             "output": lambda x: self.output(x).squeeze(1),
         }
 

@@ -24,7 +24,7 @@ from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import NORM_EPSILON, ROTARY_BASE, TransformerSpec
 from samestep.torch_impl.features.applied import behind
 from samestep.torch_impl.models.experts import Experts
-from samestep.torch_impl.models.layers import activate
+from samestep.torch_impl.models.layers import ACTIVATIONS
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext
 
@@ -141,13 +141,13 @@ class FeedForward(nn.Module):
     def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()
         self.behind = behind(spec, 2 * block + 2, context, f"blocks/{block}/mlp/down")
-        self.activation = spec.activation
+        self.activate = ACTIVATIONS[spec.activation]
         self.up = nn.Linear(spec.width, spec.hidden)
         self.down = nn.Linear(spec.hidden, spec.width)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]."""
-        return self.behind(self.down(activate(self.activation, self.up(x_BTD))))
+        return self.behind(self.down(self.activate(self.up(x_BTD))))
 
 
 class GatedMlp(nn.Module):

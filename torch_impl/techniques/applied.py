@@ -26,7 +26,7 @@ from samestep.torch_impl.techniques.precision import (
     scaler_of,
     see_kept,
 )
-from samestep.torch_impl.techniques.recompute import recompute
+from samestep.torch_impl.techniques.recompute import recompute as restructure
 
 __all__ = [
     "adapt",
@@ -43,16 +43,6 @@ __all__ = [
     "take_apart",
     "transform",
 ]
-
-
-def restructure(run: Run, model: nn.Module) -> None:
-    """Changes how the parts of a model are computed, in place, before anything is distributed.
-
-    Args:
-        run: What is trained.
-        model: The model, which may be on the meta device, or what a stage has left of it.
-    """
-    recompute(run, model)
 
 
 def adapt(run: Run, model: nn.Module, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""Compressed exchanges of DDP's gradients, as a communication hook; the twin of `common/techniques/compress/statement.py`.
+"""Compressed exchanges of DDP's gradients, as a communication hook; the counterpart of `common/techniques/compress/statement.py`.
 
 DDP's own hooks are of no use here (torch 2.13): it refuses the one for bfloat16 by its name without NCCL, and those for int8
 fail on gloo. So does PowerSGD's with more than one bucket, since gloo's threads start the exchanges of two buckets in any

@@ -32,7 +32,7 @@ def padding_of(arguments: Sequence[object], keywords: Mapping[str, object]) -> t
     return (None if mask is None else local_of(unwrapped(mask)) != 0), places
 
 
-def without_padding(tensor: torch.Tensor, shown: torch.Tensor, are_positions: bool = False) -> torch.Tensor:
+def without_padding(tensor: torch.Tensor, shown: torch.Tensor, are_positions: bool) -> torch.Tensor:
     """Returns an input with zeros where it is padded: where it is hidden, and as the hidden end of its row is.
 
     No other number is left out, since a script's mask may mean something else, as one that is true where it hides. Padding in
