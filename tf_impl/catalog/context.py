@@ -18,6 +18,6 @@ ROW = in_one_process(
     cost=context,
     options=ContextOptions,
     reference="tf.raw_ops.CollectiveAllToAllV2, tf.distribute.MirroredStrategy",
-    status="no API; a pattern of DeepSpeed-Ulysses, of collectives of ours between the replicas of a stable strategy",
+    status="no API; the pattern of DeepSpeed-Ulysses, by collectives of ours between the replicas of MirroredStrategy",
     counterpart="torch:cp",
 )

@@ -7,7 +7,7 @@ from samestep.torch_impl.rows import needs, options, refusals
 
 ROW = pipelined(
     name="hybrid",
-    summary="A mesh of any axes: pipelines of stages, split inside, by positions and experts, replicated or sharded.",
+    summary="Any axes at once: stages of a pipeline, each split inside, by positions and experts, replicated or sharded.",
     goal="models too large for any single axis",
     data_split=Answer("yes", "one contiguous shard per pipeline, then into micro-batches; by positions along context"),
     model_split=Answer(
@@ -19,7 +19,7 @@ ROW = pipelined(
     cost_at=hybrid,
     options=options.HybridOptions,
     reference="torch.distributed.device_mesh, pipelining, tensor.parallel, fsdp.fully_shard",
-    status="alpha; each part as in pp, tp and fsdp; DDP inside pipelines fails or is silently wrong (2.13): not used",
+    status="alpha; each part as in pp, tp and fsdp, never DDP, which fails inside pipelines or is silently wrong (2.13)",
     needs=needs.check_three_dimensions,
     refuses=refusals.NO_SWITCH | refusals.SCHEDULED | refusals.PARTS_OF_MODELS | refusals.BY_GROUPS,
 )

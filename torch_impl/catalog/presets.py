@@ -47,6 +47,6 @@ over_rpc = functools.partial(
     StrategyInfo,
     danger_of_open_ports=f"{_CONNECTS}: TensorPipe unpickles what it is sent",
     backend="tensorpipe",
-    status="maintenance; upstream calls the RPC package stable and in maintenance mode",
+    status="maintenance; upstream calls the RPC package stable, but only maintains it",
     refuses=refusals.NO_WHOLE_GRADIENT,
 )

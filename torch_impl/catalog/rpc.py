@@ -7,7 +7,7 @@ from samestep.torch_impl.rows import needs, refusals
 
 ROW = over_rpc(
     name="rpc",
-    summary="Stages on RPC workers, driven by one of them; autograd and the optimizer reach across the calls.",
+    summary="Stages of layers on RPC workers, driven by one of them; autograd and the optimizer reach across the calls.",
     goal="irregular models that no pipeline takes",
     data_split=WHOLE_BATCH,
     model_split=EQUAL_STAGES,
