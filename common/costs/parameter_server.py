@@ -104,7 +104,7 @@ def parameter_server(run: Run, backend: str) -> Ledger:
         The footprints of the chief, the workers and the servers; and what all workers pull and push in a step.
     """
     workers, servers = run.num_devices, run.options.parameter_servers
-    updates = 1 if run.options.consistency == "serial" else workers
+    updates = 1 if run.asked.is_serial else workers
     params = run.workload.model.params()
     parts = _parts(run)
     read = run.passes * sum(part.size * part.reads for part in parts if not part.is_sparse) * run.item_bytes
@@ -133,7 +133,7 @@ def server_routes(run: Run) -> Mapping[tuple[int, int], float]:
         run: What is trained.
     """
     workers, servers = range(1, 1 + run.num_devices), range(run.options.parameter_servers)
-    updates = 1 if run.options.consistency == "serial" else run.num_devices
+    updates = 1 if run.asked.is_serial else run.num_devices
     parts, slots = _parts(run), len(run.optimizer.slots)
     share, first = updates / run.num_devices, 1 + run.num_devices
     examples = run.batch_size * _sent_example_bytes(run, run.item_bytes) / run.num_devices
@@ -172,7 +172,7 @@ def _asks_again(run: Run, part: _Part) -> bool:
 
 def _moved(run: Run, parts: Iterable[_Part]) -> tuple[float, float]:
     """Returns the bytes of numbers that an update pulls and pushes of some parts."""
-    updates = 1 if run.options.consistency == "serial" else run.num_devices
+    updates = 1 if run.asked.is_serial else run.num_devices
     pulled = pushed = 0.0
     for part in parts:
         rows = part.lookups * part.row * (run.batch_size // updates)

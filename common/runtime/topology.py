@@ -70,7 +70,7 @@ def chief_workers_and_servers(run: Run) -> list[ProcessSpec]:
     In asynchronous mode, the chief hands a dead worker's updates to the others.
     """
     jobs = {"chief": 1, "worker": run.num_devices, "ps": run.options.parameter_servers}
-    expendable = ("worker",) if run.options.consistency == "async" else ()
+    expendable = () if run.asked.is_serial else ("worker",)
     return tf_cluster(jobs, ("worker", "ps"), expendable)
 
 
