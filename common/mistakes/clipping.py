@@ -58,7 +58,9 @@ def other_norm(evidence: Evidence) -> Words | None:
     (one, other), bounds, ratio = evidence.scalars(CLIP_NORM), evidence.scalars(CLIP_MOST), ratio_of_all(evidence)
     if ratio is None or not one or not other or bounds[0] != bounds[1] or len({*evidence.counts(CLIP_CALLS)} - {0}) > 1:
         return None
-    return {"a": f"{one:.6g}", "b": f"{other:.6g}"} if near(ratio * evidence.a.factor, evidence.b.factor) else None
+    return (
+        {"one": f"{one:.6g}", "other": f"{other:.6g}"} if near(ratio * evidence.a.factor, evidence.b.factor) else None
+    )
 
 
 def part_alone(evidence: Evidence) -> Words | None:
@@ -146,7 +148,7 @@ CLIPPING = (
         "loss_scaled_before_clipping",
         ("loss", "gradient"),
         loss_and_norm,
-        "B's loss is {ratio} times A's, and so is every gradient before clipping{how}",
+        "{b}'s loss is {ratio} times {a}'s, and so is every gradient before clipping{how}",
         has_sides=True,
     ),
     Mistake(
@@ -178,7 +180,7 @@ CLIPPING = (
         "clip_by_other_norm",
         GRADIENTS,
         other_norm,
-        "the gradients are the same before clipping, but A clips by a norm of {a} and B by one of {b}: one of the two"
+        "the gradients are the same before clipping, but A clips by a norm of {one} and B by one of {other}: one of the two"
         " leaves some gradients out of it, or counts some twice",
         "NVIDIA/Megatron-LM#5916",
     ),
@@ -186,21 +188,21 @@ CLIPPING = (
         "clip_each_tensor",
         GRADIENT_PHASES,
         each_tensor,
-        "B clips the gradient of each tensor to a norm of {most}, and A {how}",
+        "{b} clips the gradient of each tensor to a norm of {most}, and {a} {how}",
         has_sides=True,
     ),
     Mistake(
         "clip_part",
         GRADIENT_PHASES,
         part_alone,
-        "B clips the gradients of {names} alone, to a norm of {most}, and A {how}",
+        "{b} clips the gradients of {names} alone, to a norm of {most}, and {a} {how}",
         has_sides=True,
     ),
     Mistake(
         "clip_forgotten",
         GRADIENTS,
         not_clipped,
-        "A clips its gradients to a norm of {most}, and B does not",
+        "{a} clips its gradients to a norm of {most}, and {b} does not",
         "deepspeedai/DeepSpeed#1801",
         has_sides=True,
         of_step="the gradient is not clipped",
@@ -209,21 +211,21 @@ CLIPPING = (
         "clip_by_value",
         GRADIENT_PHASES,
         by_value,
-        "B clips each number of its gradients to {most}, and A {how}",
+        "{b} clips each number of its gradients to {most}, and {a} {how}",
         has_sides=True,
     ),
     Mistake(
         "clip_each_alone",
         GRADIENT_PHASES,
         each_alone,
-        "B clips its gradients in {calls} calls, each by a norm of its own, and A all by one",
+        "{b} clips its gradients in {calls} calls, each by a norm of its own, and {a} all by one",
         has_sides=True,
     ),
     Mistake(
         "clip_each_microbatch",
         ("gradient",),
         each_microbatch,
-        "B clips its gradients {passes} times in a step, once after each micro-batch, and A {how}",
+        "{b} clips its gradients {passes} times in a step, once after each micro-batch, and {a} {how}",
         "huggingface/accelerate#641",
         has_sides=True,
     ),
@@ -233,7 +235,7 @@ ON_ONE_RANK = (
         "clip_on_one_rank",
         (*GRADIENT_PHASES, "replicas"),
         of_one_kind,
-        "only norms and biases differ between the ranks of B (rank {ranks}): they are clipped, exchanged or updated on some "
+        "only norms and biases differ between the ranks of {b} (rank {ranks}): they are clipped, exchanged or updated on some "
         "ranks only",
         "deepspeedai/DeepSpeed#1801",
         has_sides=True,

@@ -158,7 +158,7 @@ EXAMPLES = (
         "same_data_on_every_worker",
         ("data",),
         _same_on_ranks,
-        "ranks {ranks} of B were given the same examples",
+        "ranks {ranks} of {b} were given the same examples",
         "tensorflow/tensorflow#56513",
         has_sides=True,
         of_step="every worker was given the first shard's examples",
@@ -167,7 +167,7 @@ EXAMPLES = (
         "shares_given_other_data",
         ("data",),
         _other_on_shares,
-        "{ranks} of B were given different examples, but hold parts of the same layers: under tensor parallelism, all "
+        "{ranks} of {b} were given different examples, but hold parts of the same layers: under tensor parallelism, all "
         "ranks of a group need the same examples",
         "deepspeedai/DeepSpeed#7199",
         has_sides=True,
@@ -176,7 +176,8 @@ EXAMPLES = (
         "padded_sample_twice",
         ("data",),
         _doubled,
-        "B repeats {more} of A's{rank}{less}: a sampler pads its last batch, or an example is in the data or in a buffer twice",
+        "{b} repeats {more} of {a}'s{rank}{less}: a sampler pads its last batch, or an example is in the data or in a "
+        "buffer twice",
         "mosaicml/composer#2218",
         has_sides=True,
         of_step="the last example repeats the first: a sampler padded the batch",
@@ -185,7 +186,7 @@ EXAMPLES = (
         "dropped_shard",
         ("data",),
         _dropped,
-        "B is missing {less} out of A's {total}",
+        "{b} is missing {less} out of {a}'s {total}",
         "tensorflow/tensorflow#42146",
         has_sides=True,
         of_step="the gradient of the last of {devices} shards is missing from the sum",
@@ -194,7 +195,7 @@ EXAMPLES = (
         "same_order_each_epoch",
         ("data",),
         _same_order,
-        "B is given the examples of its own step {earlier} again, and A is not: the epoch repeats the order of an "
+        "{b} is given the examples of its own step {earlier} again, and {a} is not: the epoch repeats the order of an "
         "earlier one, as it does without set_epoch, or where a resumed run forgets its epoch",
         "pytorch/pytorch#31771",
         has_sides=True,
@@ -204,15 +205,15 @@ EXAMPLES = (
         "last_batch_dropped",
         ("data",),
         _last_dropped,
-        "A takes a step on a batch of {less} where B leaves it out and goes on with the {usual} of A's next step, as drop_last "
-        "does with the last, incomplete batch of a pass",
+        "{a} takes a step on a batch of {less} where {b} leaves it out and goes on with the {usual} of {a}'s next step, as "
+        "drop_last does with the last, incomplete batch of a pass",
         has_sides=True,
     ),
     Mistake(
         "position_lost",
         ("data",),
         _shifted,
-        "B is given the examples of A's {own}step {other}: its place in the data was lost or shifted",
+        "{b} is given the examples of {a}'s {own}step {other}: its place in the data was lost or shifted",
         "huggingface/transformers#40245",
         has_sides=True,
         of_step="the data started over where the run resumed: its position in them was lost",
@@ -221,7 +222,7 @@ EXAMPLES = (
         "shares_overlap",
         ("data",),
         _overlapping,
-        "over all steps, B repeats {more} of A's and is missing as many: its ranks shuffle with different seeds, or "
+        "over all steps, {b} repeats {more} of {a}'s and is missing as many: its ranks shuffle with different seeds, or "
         "their shares overlap",
         "mlcommons/training#625",
         has_sides=True,
@@ -230,7 +231,7 @@ EXAMPLES = (
         "repeated_in_a_pass",
         ("data",),
         _repeated,
-        "within one pass through its data (of a DataLoader, or an epoch of Keras), B is given {more} again, and A none: its "
+        "within one pass through its data (of a DataLoader, or an epoch of Keras), {b} is given {more} again, and {a} none: its "
         "workers all read the same data, its sampler repeats them, or the pass is longer than the data",
         "huggingface/datasets#3423",
         has_sides=True,

@@ -181,7 +181,7 @@ STATE = (
         "step_count_lost",
         ("update",),
         _counts_anew,
-        "the gradients are the same, but B corrects the bias of Adam's moments as if step {steps} of its count were "
+        "the gradients are the same, but {b} corrects the bias of Adam's moments as if step {steps} of its count were "
         "step {counted}",
         "huggingface/transformers#40245",
         has_sides=True,
@@ -191,9 +191,9 @@ STATE = (
         "optimizer_state_lost",
         ("update",),
         _state_lost,
-        "the gradients are the same, but B moves its weights as a new optimizer does in its first step, and A does not: the "
-        "momentum or the moments of B's optimizer are lost, as where a resumed run loads its weights alone, or a Keras model is "
-        "compiled again",
+        "the gradients are the same, but {b} moves its weights as a new optimizer does in its first step, and {a} does not: the "
+        "momentum or the moments of {b}'s optimizer are lost, as where a resumed run loads its weights alone, or a Keras model "
+        "is compiled again",
         "meta-pytorch/torchft#58",
         has_sides=True,
         of_step="the optimizer state was lost before this step",
@@ -205,7 +205,7 @@ FORMULAS = (
         "steps_of_microbatches",
         ("update",),
         _steps_of_microbatches,
-        "the bias correction of B counts {counted} steps, and that of A {steps}: B counts each micro-batch as a step",
+        "the bias correction of {b} counts {counted} steps, and that of {a} {steps}: {b} counts each micro-batch as a step",
         "keras-team/keras#19990",
         has_sides=True,
     ),
@@ -213,7 +213,7 @@ FORMULAS = (
         "no_bias_correction",
         ("update",),
         _no_bias_correction,
-        "the gradients are the same, but B does not correct the bias of Adam's moments",
+        "the gradients are the same, but {b} does not correct the bias of Adam's moments",
         "kozistr/pytorch_optimizer#160",
         has_sides=True,
     ),
@@ -222,7 +222,7 @@ FORMULAS = (
         "bias_correction",
         ("update",),
         _bias_correction,
-        "the gradients are the same, but every update of B is {ratio} times A's: B {how}",
+        "the gradients are the same, but every update of {b} is {ratio} times {a}'s: {b} {how}",
         "kozistr/pytorch_optimizer#305",
         has_sides=True,
     ),
@@ -230,7 +230,7 @@ FORMULAS = (
         "decay_without_weight",
         ("update",),
         _decay_without_weight,
-        "B subtracts lr x weight_decay ({unit}) from every weight, where A subtracts that times the weight",
+        "{b} subtracts lr x weight_decay ({unit}) from every weight, where {a} subtracts that times the weight",
         "jettify/pytorch-optimizer#454",
         has_sides=True,
     ),

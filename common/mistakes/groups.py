@@ -97,8 +97,8 @@ GROUPS = (
         "optimizer_not_applied",
         ("hyper-parameters", *GRADIENTS),
         _not_applied,
-        "step {step} updates {names} in A alone: B updates {less} of the {more} groups of parameters that A does, as where an "
-        "optimizer is not applied, another one is applied twice, or those weights are frozen",
+        "step {step} updates {names} in {a} alone: {b} updates {less} of the {more} groups of parameters that {a} does, as where "
+        "an optimizer is not applied, another one is applied twice, or those weights are frozen",
         has_sides=True,
     ),
 )

@@ -60,8 +60,8 @@ MICROBATCHES = (
         "zeroed_between_passes",
         ("gradient",),
         _zeroed,
-        "B sets its gradients to zero after {zeroed} of the {passes} backward passes of the step, and A after none: "
-        "B's update has only what came later",
+        "{b} sets its gradients to zero after {zeroed} of the {passes} backward passes of the step, and {a} after none: "
+        "{b}'s update has only what came later",
         "allenai/open-instruct#1498",
         has_sides=True,
     ),
@@ -69,8 +69,8 @@ MICROBATCHES = (
         "kept_between_calls",
         ("gradient", "update"),
         _kept,
-        "the optimizer of B calls its closure several times a step, and {count} of the calls of this step added their gradients "
-        "to those of the call before: the closure does not set them to zero",
+        "the optimizer of {b} calls its closure several times a step, and {count} of the calls of this step added their "
+        "gradients to those of the call before: the closure does not set them to zero",
         "skorch-dev/skorch#636",
         has_sides=True,
     ),

@@ -25,7 +25,7 @@ class Mistake:
         name: That of the oracle's mutant, where there is one.
         phases: The phases in which two runs with this mistake may first differ.
         arithmetic: Checks whether a step shows the mistake.
-        sentence: The sentence that names it, with placeholders.
+        sentence: The sentence that names it, with placeholders: `{a}` and `{b}` for the two runs if it has sides.
         thread: Where it happened, as owner/repository#number; "" if no thread is known.
         has_sides: Whether it is a mistake of B; it is then tried with A and B swapped as well.
         of_step: What is said of a step that the oracle took with this mistake; `{devices}` stands for their number, "" where it

@@ -186,7 +186,7 @@ HYPER = (
         "late_rate",
         ("hyper-parameters",),
         _late,
-        "from step {step} on, B uses the learning rate that A used one step earlier: its schedule lags by one step",
+        "from step {step} on, {b} uses the learning rate that {a} used one step earlier: its schedule lags by one step",
         "huggingface/transformers#34053",
         has_sides=True,
         of_step="it used the learning rate of the step before: the schedule lags by one step",
@@ -195,7 +195,7 @@ HYPER = (
         "schedule_restarted",
         ("hyper-parameters",),
         _restarted,
-        "from step {step} on, B uses {times}the learning rates with which {who} began: its schedule has started "
+        "from step {step} on, {b} uses {times}the learning rates with which {who} began: its schedule has started "
         "over, or is missing, as where a resumed run does not restore its state",
         has_sides=True,
     ),
@@ -203,7 +203,7 @@ HYPER = (
         "schedule_runs_n_times",
         ("hyper-parameters",),
         _schedule,
-        "B's schedule runs {times} times as fast: its learning rate at step k is A's at step {times} x k",
+        "{b}'s schedule runs {times} times as fast: its learning rate at step k is {a}'s at step {times} x k",
         "huggingface/accelerate#2142",
         has_sides=True,
         of_step="the schedule runs {devices} times per step",
@@ -212,7 +212,7 @@ HYPER = (
         "schedule_shifted",
         ("hyper-parameters",),
         _shifted,
-        "from step {step} on, B uses the learning rate that A uses {ahead} later: its schedule began earlier, "
+        "from step {step} on, {b} uses the learning rate that {a} uses {ahead} later: its schedule began earlier, "
         "or saw earlier that a loss does not fall",
         "microsoft/Swin-Transformer#277",
         has_sides=True,

@@ -42,7 +42,7 @@ BY_RANK = (
         "scalars_differ_by_rank",
         ("hyper-parameters", *GRADIENT_PHASES, "replicas"),
         _scalars_by_rank,
-        "the value of {names} on rank {ranks} of B differs from that on the other ranks",
+        "the value of {names} on rank {ranks} of {b} differs from that on the other ranks",
         "pytorch/pytorch#136009",
         has_sides=True,
     ),
@@ -50,7 +50,7 @@ BY_RANK = (
         "skipped_on_one_rank",
         (*GRADIENT_PHASES, "update", "replicas"),
         _skipped,
-        "the gradient scaler of B skipped the update on some ranks only (rank {ranks} differed from the others)",
+        "the gradient scaler of {b} skipped the update on some ranks only (rank {ranks} differed from the others)",
         "pytorch/pytorch#115710",
         has_sides=True,
         of_step="one of {devices} ranks skipped the step that the others took: its shards did not move",
@@ -61,7 +61,7 @@ REPLICAS = (
         "replicas_drift",
         ("replicas",),
         _weights,
-        "rank {ranks} of B has other values in {count} than the other ranks, from the same gradients: the update "
+        "rank {ranks} of {b} has other values in {count} than the other ranks, from the same gradients: the update "
         "differs by rank",
         has_sides=True,
     ),

@@ -25,7 +25,7 @@ def _other_turn(evidence: Evidence) -> Words | None:
     is_of_both = not (evidence.a.trained_alone or evidence.b.trained_alone)  # else one goes on with a network made anew
     if apart is None or before not in apart or not is_of_both:
         return None
-    return {"step": str(evidence.step), "a": few(apart[0]), "b": few(apart[1])}
+    return {"step": str(evidence.step), "one": few(apart[0]), "other": few(apart[1])}
 
 
 def _added(evidence: Evidence) -> Words | None:
@@ -40,7 +40,7 @@ STRAYS = (
         "stray_gradients",
         GRADIENT_PHASES,
         _added,
-        "{count} of {total} gradients of B are A's plus what the backward pass of an earlier step left there, one "
+        "{count} of {total} gradients of {b} are {a}'s plus what the backward pass of an earlier step left there, one "
         "that updated other parameters: a `detach` is missing, or a `zero_grad` before this step's pass",
         has_sides=True,
     ),
@@ -50,6 +50,7 @@ TURNS = (
         "other_turn",
         ("data", "hyper-parameters", *GRADIENTS),
         _other_turn,
-        "step {step} updates {a} in A, and {b} in B: their optimizers take turns, and one of the two switches at another step",
+        "step {step} updates {one} in A, and {other} in B: their optimizers take turns, and one of the two switches "
+        "at another step",
     ),
 )

@@ -1,7 +1,6 @@
 """The table of known mistakes, and how a cause is looked up in it."""
 
 import dataclasses
-import re
 from collections.abc import Iterator, Sequence
 
 from samestep.common.features.batch_norm import mistakes as batch_norm
@@ -99,11 +98,6 @@ def _tried(mistake: Mistake, evidence: Evidence) -> Iterator[str]:
         return
     words = mistake.arithmetic(evidence)
     if words is not None:
-        yield mistake.sentence.format(**words)
+        yield mistake.sentence.format(a="A", b="B", **words)
     elif mistake.has_sides and (words := mistake.arithmetic(evidence.swapped())) is not None:
-        yield _other_way(mistake.sentence).format(**words)
-
-
-def _other_way(sentence: str) -> str:
-    """Returns the sentence with A and B in each other's place."""
-    return re.sub(r"\b[AB]\b", lambda found: "BA"["AB".index(found[0])], sentence)
+        yield mistake.sentence.format(a="B", b="A", **words)

@@ -62,7 +62,7 @@ MODE = (
         "evaluation_mode",
         ("loss", "gradient", "update"),
         _evaluates,
-        "the model of B is in evaluation mode, where dropout does nothing and running statistics stand still: its call of "
+        "the model of {b} is in evaluation mode, where dropout does nothing and running statistics stand still: its call of "
         "model.train() is missing",
         "fartashf/vsepp#4",
         has_sides=True,

@@ -132,9 +132,9 @@ FOLLOWED = (
         "followed_otherwise",
         ("targets", "loss", "gradient"),
         _followed_otherwise,
-        "weights of another network ({names}), which no gradient updates, {how} in B since the step before, and what is computed "
-        "with them differs: a target network, a teacher or an average of the weights, with another decay, or updated at another "
-        "time or not at all",
+        "weights of another network ({names}), which no gradient updates, {how} in {b} since the step before, and what is "
+        "computed with them differs: a target network, a teacher or an average of the weights, with another decay, or updated at "
+        "another time or not at all",
         has_sides=True,
     ),
 )
@@ -151,8 +151,8 @@ UPDATES = (
         "rate_in_velocity",
         ("update",),
         _rate_in_velocity,
-        "the gradients are the same, and the learning rate goes from {before} to {rate}: the velocity of A holds the rates of "
-        "the steps before, as that of Keras' SGD does, and B multiplies all of its velocity by the present rate, as PyTorch's "
+        "the gradients are the same, and the learning rate goes from {before} to {rate}: the velocity of {a} holds the rates of "
+        "the steps before, as that of Keras' SGD does, and {b} multiplies all of its velocity by the present rate, as PyTorch's "
         "SGD does",
         "pytorch/pytorch#1099",
         has_sides=True,
@@ -161,7 +161,7 @@ UPDATES = (
         "unused_parameters_drift",
         ("update",),
         _drifts,
-        "in B, the update moved {names} without a gradient; in A, it did not",
+        "in {b}, the update moved {names} without a gradient; in {a}, it did not",
         "pytorch/pytorch#128949",
         has_sides=True,
     ),
@@ -169,7 +169,7 @@ UPDATES = (
         "weights_do_not_move",
         ("update",),
         _does_not_move,
-        "the gradients are the same, but in B {names} stood still: the optimizer holds other tensors",
+        "the gradients are the same, but in {b} {names} stood still: the optimizer holds other tensors",
         "huggingface/accelerate#2665",
         has_sides=True,
     ),
@@ -177,7 +177,7 @@ UPDATES = (
         "frozen_statistics_move",
         ("update",),
         _statistics_move,
-        "the statistics {names} stand still in A, but move in B",
+        "the statistics {names} stand still in {a}, but move in {b}",
         "keras-team/keras#7085",
         has_sides=True,
     ),
@@ -185,8 +185,8 @@ UPDATES = (
         "unbiased_statistics",
         ("update",),
         _unbiased,
-        "only running variances differ ({names}): in B they move by sums of squares over n - 1, and in A over n (n is {counts}): "
-        "batch normalization of PyTorch takes n - 1, and that of Keras n",
+        "only running variances differ ({names}): in {b} they move by sums of squares over n - 1, and in {a} over n (n is "
+        "{counts}): batch normalization of PyTorch takes n - 1, and that of Keras n",
         has_sides=True,
     ),
     Mistake(

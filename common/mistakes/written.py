@@ -71,7 +71,7 @@ MOVED_WITHIN = (
         "not_moved",
         ("data", "loss", "gradient"),
         _does_not_move,
-        "A moves its weights within the step before another backward pass, as sharpness-aware minimization (SAM) does, and B "
+        "{a} moves its weights within the step before another backward pass, as sharpness-aware minimization (SAM) does, and {b} "
         "{how}",
         has_sides=True,
     ),
@@ -81,7 +81,7 @@ WRITTEN = (
         "weights_written",
         ("loss", "update"),
         _writes,
-        "the script of B alone wrote weights {when}: {tensors} changed",
+        "the script of {b} alone wrote weights {when}: {tensors} changed",
         has_sides=True,
     ),
     Mistake(

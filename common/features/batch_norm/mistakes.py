@@ -61,8 +61,8 @@ STILL = (
         "statistics_stand_still",
         ("loss", "gradient"),
         _stand_still,
-        "{shown}, and the running statistics {names} stand still in B, which normalizes by them: its layers are frozen, or it is "
-        "called as in evaluation{also}",
+        "{shown}, and the running statistics {names} stand still in {b}, which normalizes by them: its layers are frozen, or it "
+        "is called as in evaluation{also}",
         has_sides=True,
     ),
 )
