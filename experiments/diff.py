@@ -48,7 +48,8 @@ def main(arguments: Sequence[str]) -> int:
     if given.float64:
         a, b = in_float64((a, b))
     found = diff(a, b, given.steps)
-    document = diff_document(found, arguments)
+    asked = [given.a, given.b, *["--float64"] * given.float64, *["--weights-from", "A"] * bool(given.weights_from)]
+    document = diff_document(found, asked)
     print(write(document, given.format), flush=True)
     github_actions.show(document)
     is_doubtful = found.verdict.exit_code == Unavailable.exit_code or bool(found.verdict.but_for)

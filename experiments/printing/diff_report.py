@@ -1,7 +1,6 @@
 """What `samestep diff` prints: the verdict, the first difference, the tensors that matter, and what to do next."""
 
 import math
-import re
 import shlex
 from collections.abc import Sequence
 
@@ -28,15 +27,15 @@ _COLUMNS: Sequence[Column[TensorRow]] = (
 )
 
 
-def diff_document(found: Diffed, arguments: Sequence[str]) -> Document:
+def diff_document(found: Diffed, asked: Sequence[str]) -> Document:
     """Makes the report of a diff.
 
     Args:
         found: The records and the verdict.
-        arguments: The arguments of the command, for what to do next.
+        asked: What was compared, as arguments of the command.
     """
     verdict = found.verdict
-    step = next_step(verdict, arguments)
+    step = next_step(verdict, asked)
     record = {
         "verdict": verdict,
         "headline": verdict.headline,
@@ -130,14 +129,14 @@ def _measured(verdict: RecordedVerdict) -> list[str]:
     return said
 
 
-def next_step(verdict: RecordedVerdict, arguments: Sequence[str]) -> str:
+def next_step(verdict: RecordedVerdict, asked: Sequence[str]) -> str:
     """Returns what to do next, as a sentence; "" if there is nothing to do.
 
     Args:
         verdict: The verdict.
-        arguments: The arguments of the command.
+        asked: What was compared, as arguments of the command.
     """
-    again = shlex.join(["samestep", "diff", *_without(arguments)])
+    again = shlex.join(["samestep", "diff", *asked])
     step = 0 if verdict.first is None else verdict.first.step
     return {
         "": "",
@@ -148,9 +147,3 @@ def next_step(verdict: RecordedVerdict, arguments: Sequence[str]) -> str:
         "command": "record A again where its command can be run as it was: then diff measures how far rounding takes it",
         "seed": "set A's seeds, so that it repeats itself: nothing can be compared with a run that is different each time",
     }[verdict.need]
-
-
-def _without(arguments: Sequence[str]) -> list[str]:
-    """Returns the arguments without the format and the number of steps."""
-    text = re.sub(r"(?:^|\0)--(?:format|steps)(?:=|\0)[^\0]*", "", "\0".join(arguments))
-    return [word for word in text.split("\0") if word]

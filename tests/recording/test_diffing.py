@@ -227,8 +227,7 @@ def test_what_is_not_1_is_not_said_to_be(share: float, words: str) -> None:
 )
 def test_what_to_do_next_can_be_typed(need: str, words: str) -> None:
     verdict = RecordedVerdict("unknown", 40, FirstDifference(30, "gradient"), need=need)
-    step = next_step(verdict, ["A", "B", "--steps", "9", "--format=json"])
-    assert words in step and "json" not in step and "--steps 9" not in step
+    assert words in next_step(verdict, ["A", "B"])
 
 
 def test_amplified_rounding_is_the_same(tmp_path: Path) -> None:
