@@ -223,7 +223,7 @@ def test_every_row_whose_peers_run_code_says_so() -> None:
         if row.danger_of_open_ports
     }
     torch = {name for name, said in told.items() if "every user of this machine" in said and "unpickle" in said}
-    tf = {name for name, said in told.items() if "whoever can reach" in said and "{ports}" in said}
+    tf = {name for name, said in told.items() if "anyone who reaches" in said and "{ports}" in said}
     assert torch == {"torch:rpc", "torch:rpc_parameter_server", "torch:pp", "torch:hybrid"}
     assert tf == {"tf:multi_worker_mirrored", "tf:parameter_server", "tf:dtensor"}
     assert torch | tf == set(told)

@@ -23,7 +23,7 @@ def join_replicas(own: Sequence[tf.Tensor]) -> np.ndarray:
 def build_prediction(
     strategy: tf.distribute.Strategy, model: Callable[[tf.Tensor], tf.Tensor], has_buffers: bool, join: Join
 ) -> Predict:
-    """Makes what predicts.
+    """Makes the function that predicts.
 
     Args:
         strategy: Its replicas share the examples.

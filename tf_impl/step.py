@@ -129,7 +129,7 @@ def _add_parts(one: Part, other: Part) -> Part:
 
 
 def _add(one: Gradient | None, other: Gradient | None) -> Gradient | None:
-    """Adds two gradients; of rows it keeps both, because whoever makes them dense adds rows of equal id up."""
+    """Adds two gradients; rows are joined, since what makes them dense adds up those of equal id."""
     if one is None or other is None:  # nothing reads the parameter, in any micro-batch: it is one graph
         return None
     if isinstance(one, tf.IndexedSlices):

@@ -100,7 +100,7 @@ def _find_habits(model: Model, module: nn.Module, split: Split, source: str) -> 
 
 
 def _loss_of(model: Model, targets: torch.Tensor, source: str) -> Callable[[object], object]:
-    """Returns what makes a loss of what the model returns: the user's function, or the sum that any loss of ours reads."""
+    """Returns what makes a loss of what the model returns: the user's function, or the outputs, all of which our losses read."""
     function = loss_function(model)
     if function is None:
         return main_outputs

@@ -33,7 +33,7 @@ class HeldState(Protocol):
     def restore(self, state: TrainState) -> None:
         """Copies this process's part of everything in place."""
 
-    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
+    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int) -> Footprint:
         """Adds up the tensors of this process, as `LocalState.footprint` does.
 
         Args:
@@ -51,8 +51,8 @@ class LocalState:
         named: The parameters by neutral name.
         optimizer_state: The optimizer state of the same parameters.
         keys: What the optimizer keeps for each of them: neutral name -> torch's key, as in `slot_keys`.
-        full_tensor: Gathers a parameter as one whole tensor.
         buffers: The model's buffers by neutral name.
+        full_tensor: Gathers a parameter as one whole tensor.
         counts: Whether some updates may leave out a parameter, so that each has its own count.
         particular: What the optimizer keeps for some parameters, as `particular_slots` finds it; it keeps every slot for the
             others.
@@ -61,8 +61,8 @@ class LocalState:
     named: Mapping[str, Weight]
     optimizer_state: OptimizerState
     keys: Mapping[str, str]
+    buffers: Mapping[str, torch.Tensor]
     full_tensor: Callable[[torch.Tensor], torch.Tensor] = sharded.full_tensor
-    buffers: Mapping[str, torch.Tensor] = dataclasses.field(default_factory=dict)
     counts: bool = False
     particular: Mapping[str, Mapping[str, Shape]] = dataclasses.field(default_factory=dict)
 
@@ -182,7 +182,7 @@ def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Mo
         weights.named_weights(*models),
         LocalOptimizerState(optimizer),
         slot_keys(run.optimizer),
-        buffers=weights.named_buffers(*models),
+        weights.named_buffers(*models),
         counts=run.workload.model.facts.may_skip,
         particular=particular_slots(run),
     )

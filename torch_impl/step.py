@@ -27,7 +27,7 @@ Accumulate = Callable[[Batch, ForwardBackward], torch.Tensor]
 def mean_loss(run: Run, context: StepContext) -> Loss:
     """Makes the loss of any part of a batch: its share of the loss of the GLOBAL batch.
 
-    It multiplies with what `target_share` says, so that all programs round alike.
+    It multiplies by the factor that `target_share` returns, so all programs round alike.
 
     Args:
         run: What is trained.
@@ -41,7 +41,7 @@ def mean_loss(run: Run, context: StepContext) -> Loss:
 
 
 def target_share(run: Run, context: StepContext, device: torch.device) -> Callable[[], torch.Tensor]:
-    """Makes what tells how much one summed loss counts in that of the present GLOBAL batch.
+    """Makes the function that returns the factor from a summed loss to its share of the loss of the present GLOBAL batch.
 
     Args:
         run: What is trained.
@@ -56,7 +56,7 @@ def target_share(run: Run, context: StepContext, device: torch.device) -> Callab
 
 
 def accumulation(run: Run, context: StepContext, part: BatchPart, device: torch.device | None = None) -> Accumulate:
-    """Makes what takes every micro-batch of a part of each batch forward and backward; the gradients add up.
+    """Makes the function that takes every micro-batch of a part of each batch forward and backward; the gradients add up.
 
     Args:
         run: What is trained.

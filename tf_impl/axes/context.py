@@ -1,8 +1,9 @@
 """The axis `context`: every replica has the whole model, and some of the positions of each example.
 
-Everything but attention treats positions one by one. For attention, each replica sends its positions of all heads and gets all
-positions of its own heads, computes attention as one device does, and sends the outputs back (Ulysses). No sum has another
-order than on one device. Alternatively, keys and values are gathered (`key_exchange.py`).
+All layers but attention treat positions one by one. Attention exchanges positions for heads (DeepSpeed-Ulysses): each replica
+sends its positions of all heads, gets all positions of its own heads, computes attention as one device does, and sends the
+outputs back. The order of summation is that of one device. Alternatively, keys and values come to the queries
+(`key_exchange.py`).
 
 Shape suffixes: B batch, T tokens, t tokens of a replica, H heads, h heads of a replica, K width of a head, N replicas.
 
@@ -66,7 +67,7 @@ class Positions:
 
 
 class HeadExchange:
-    """Attention on all positions of some heads, with inputs that are split by positions."""
+    """Attention on all positions of some heads, when the inputs are divided by positions."""
 
     def __init__(self, collectives: Callable[[], Collectives], count: int, attend: Attend) -> None:
         """Keeps how to exchange.
@@ -126,25 +127,25 @@ def place_positions(model: Transformer, positions: Positions) -> None:
 
 
 def attend_parts(
-    whole: int, parts: Attend, all_of_them: Attend, q_BHtK: tf.Tensor, k_BHtK: tf.Tensor, v_BHtK: tf.Tensor
+    attend: Attend, attend_whole: Attend, whole: int, q_BHtK: tf.Tensor, k_BHtK: tf.Tensor, v_BHtK: tf.Tensor
 ) -> tf.Tensor:
-    """Computes attention, [B, H, t, K] each -> [B, H, t, K]; whole examples, as in evaluation, are not split.
+    """Mixes values: [B, H, t, K] each -> [B, H, t, K]; whole examples, as in evaluation, lie in no parts.
 
     Args:
+        attend: Computes attention when positions are divided.
+        attend_whole: Computes attention on whole examples.
         whole: The number of positions of an example.
-        parts: The attention for parts.
-        all_of_them: The attention for whole examples.
         q_BHtK: Queries.
         k_BHtK: Keys.
         v_BHtK: Values.
     """
-    return (all_of_them if q_BHtK.shape[2] == whole else parts)(q_BHtK, k_BHtK, v_BHtK)
+    return (attend_whole if q_BHtK.shape[2] == whole else attend)(q_BHtK, k_BHtK, v_BHtK)
 
 
 def exchange_positions(
     run: Run[ContextOptions], model: Callable[..., tf.Tensor], strategy: tf.distribute.Strategy
 ) -> None:
-    """Changes a model in place to take some of the positions on each replica, and every attention to exchange as the run asks.
+    """Makes a model take some of the positions on each replica, and every attention exchange what the run asks for, in place.
 
     Args:
         run: What is trained; without several replicas along `context` nothing changes.
@@ -165,4 +166,4 @@ def exchange_positions(
         return HeadExchange(positions.collectives, count, attention.mix)
 
     for attention in (block.attention for block in model.blocks):
-        attention.attend = functools.partial(attend_parts, positions.whole, exchanging(attention), attention.attend)
+        attention.attend = functools.partial(attend_parts, exchanging(attention), attention.attend, positions.whole)

@@ -12,7 +12,7 @@ SHARD_PER_REPLICA = Answer("yes", "one contiguous shard of the global batch per 
 in_one_process = functools.partial(StrategyInfo, topology=one_process, backend="memory", axes=DATA, refuses=NO_SWITCH)
 # tf.distribute.Server has no address to listen on, and asks for no password (2.21).
 OPEN_SERVERS = (
-    "whoever can reach this machine can connect to {ports} and run TensorFlow graphs as you, which read and write files"
+    "anyone who reaches this machine can connect to {ports} and run TensorFlow graphs as you, which can use your files"
 )
 over_grpc = functools.partial(
     StrategyInfo,

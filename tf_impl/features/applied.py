@@ -1,4 +1,4 @@
-"""Applies the features of a model to models, programs and descriptions; no other module names one."""
+"""Applies the features of a model for models, programs and descriptions; no other module names a single feature."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ def layers_of(layers: Iterable[Any]) -> dict[str, tuple[str, ...]]:
 
 
 def switch_layers(layers: Sequence[Any], features: Features, running: Sequence[tf.Variable]) -> None:
-    """Switches off layers of a user's model whose effect depends on how the batch is split.
+    """Switches layers of a user's model off whose effect depends on how the batch is split.
 
     Args:
         layers: All of them.

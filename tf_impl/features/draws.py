@@ -1,7 +1,7 @@
-"""The replacement of each random draw of a user's forward pass: its mean, which depends on no seed and no shard.
+"""Replaces each random draw of a user's forward pass by its mean, which does not depend on the seed or the shard.
 
-Dropout then passes on its inputs. TensorFlow's functions that draw, which Keras' call, are replaced. Draws elsewhere, as in
-NumPy, are not held still by this.
+Dropout then returns its input. The functions of TensorFlow that draw, which Keras' call, are replaced. Draws elsewhere, as in
+NumPy, are not.
 """
 
 import inspect

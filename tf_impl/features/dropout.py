@@ -1,4 +1,4 @@
-"""Dropout whose mask depends only on the examples, not on the device; and the dropout of a user's model, held still."""
+"""Dropout whose mask depends on the examples alone, not on the device that computes them; and switching off a user's dropout."""
 
 import inspect
 import math
@@ -54,13 +54,13 @@ def dropout(spec: ModelSpec, number: int) -> Dropout:
 
 
 def prepare(features: Features) -> None:
-    """Prepares the functions that draw random numbers in a forward pass; must be called before the user's file is imported."""
+    """Prepares the functions that draw random numbers in a forward pass; call it before the user's file is imported."""
     if features.dropout is False:
         DRAWS.install(STILL)
 
 
 def switch(layers: Iterable[Any], features: Features) -> None:
-    """Switches off every dropout of a user's model if that is requested, and holds its other random draws still.
+    """Switches every dropout of a user's model off if that is asked for, and replaces its other random draws by their means.
 
     Args:
         layers: Those of the model.
@@ -72,7 +72,7 @@ def switch(layers: Iterable[Any], features: Features) -> None:
 
 
 def held_still(layers: Iterable[Any]) -> dict[int, Stilled]:
-    """Switches off every dropout of a user's model, and holds its other random draws still.
+    """Switches every dropout of a user's model off, and replaces its other random draws by their means.
 
     Args:
         layers: Those of the model.
@@ -96,7 +96,7 @@ def _dropping(layers: Iterable[Any]) -> list[Any]:
 
 
 def dropped_by(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> Stilled | None:
-    """Returns what a function that draws would drop if it were not held still; None if it draws something else.
+    """Returns what a function that draws would drop if it were not replaced; None if it drops nothing.
 
     Args:
         function: The function.

@@ -22,7 +22,7 @@ INPUTS, KEYS = "inputs", "keys"
 
 
 def gathering(run: Run) -> Gather:
-    """Makes what gathers a part of a batch, with what the step needs of the whole batch in the same records.
+    """Makes the function that gathers a part of a batch, with what the step needs of the whole batch in the same records.
 
     Args:
         run: What is trained.

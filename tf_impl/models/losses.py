@@ -17,9 +17,12 @@ def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         logits: [..., classes].
         targets: [...], classes.
     """
-    # Gathered by hand: tf.nn.sparse_softmax_cross_entropy_with_logits is silently wrong on class-sharded DTensors.
-    log_probabilities = tf.nn.log_softmax(logits)
-    return -tf.reduce_sum(tf.gather(log_probabilities, targets, batch_dims=targets.shape.rank))
+    return -tf.reduce_sum(_log_probabilities(logits, targets))
+
+
+def _log_probabilities(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Gathered by hand: tf.nn.sparse_softmax_cross_entropy_with_logits is silently wrong on class-sharded DTensors (2.21)."""
+    return tf.gather(tf.nn.log_softmax(logits), targets, batch_dims=targets.shape.rank)
 
 
 def cross_entropy_classes_first(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
@@ -44,9 +47,7 @@ def weighted_cross_entropy(logits: tf.Tensor, targets: Mapping[str, tf.Tensor]) 
         logits: [..., classes].
         targets: "targets" [...], classes; "weight" [...], 0 for those that do not count.
     """
-    log_probabilities = tf.nn.log_softmax(logits)
-    chosen = tf.gather(log_probabilities, targets["targets"], batch_dims=targets["targets"].shape.rank)
-    return -tf.reduce_sum(chosen * targets["weight"])
+    return -tf.reduce_sum(_log_probabilities(logits, targets["targets"]) * targets["weight"])
 
 
 def binary_cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:

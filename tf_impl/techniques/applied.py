@@ -1,6 +1,6 @@
-"""The techniques of a run as models and programs meet them: they apply them here, and name none.
+"""Applies the techniques of a run for models and programs, which name no single technique.
 
-A model is built with what multiplies for it and then restructured; a program asks for another exchange of gradients.
+A model is built with what multiplies for it, and then restructured. A program asks for another exchange of gradients.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -42,7 +42,7 @@ class Pipe:
         device: The device of this process.
         dtype: The dtype of activations.
         copies: The parameters of which another of its ranks has a copy.
-        group: Its ranks; all there are, unless given.
+        group: Its ranks; None stands for all there are.
         reports: Whether this rank's losses, norm and weights count: it is not a replica of another's.
     """
 
@@ -52,8 +52,8 @@ class Pipe:
     device: torch.device
     dtype: torch.dtype
     copies: SharedCopies
-    group: dist.ProcessGroup | None = None
-    reports: bool = True
+    group: dist.ProcessGroup | None
+    reports: bool
 
     @property
     def has_first(self) -> bool:

@@ -132,7 +132,7 @@ class EngineState:
             update: The update, which has seen the bytes of the gradients.
             buffers: The model's buffers by neutral name.
         """
-        self._full = LocalState(named, EngineOptimizerState(), keys, _full_tensor, buffers)
+        self._full = LocalState(named, EngineOptimizerState(), keys, buffers, _full_tensor)
         self._named, self._keys, self._update, self._buffers = named, keys, update, buffers
         self._layout = LAYOUTS[engine.zero_optimization_stage()](engine)
         self._states = engine.optimizer.optimizer.state
@@ -191,7 +191,7 @@ class EngineState:
         local = (tensor for weight in self._named.values() for tensor in self._layout.tensors(weight.parameter))
         return storages([*local, *self._layout.masters])
 
-    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
+    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int) -> Footprint:
         """Adds up the tensors of this process; masters count as parameters, because they are a second copy of them.
 
         Args:

@@ -32,7 +32,7 @@ class PullEverything:
         self.stage = stage
         self._parameters = list(stage.parameters())
         nothing = LocalOptimizerState(torch.optim.SGD(self._parameters))
-        self.local_state = LocalState({}, nothing, {}, buffers=weights.named_buffers(stage.model))
+        self.local_state = LocalState({}, nothing, {}, weights.named_buffers(stage.model))
 
     def wanted(self, x: Inputs) -> Wanted:
         """Asks for every parameter as a whole."""

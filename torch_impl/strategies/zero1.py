@@ -5,6 +5,7 @@ Sent: the gradients, all-reduced; then each rank's updated parameters, broadcast
 Use it when the model and its gradients fit one device, but the optimizer state does not.
 """
 
+import dataclasses
 import functools
 
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -13,15 +14,14 @@ from samestep.common.strategy import Run
 from samestep.torch_impl.axes.data import wrap
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device
-from samestep.torch_impl.local_state import LocalState
+from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.observing.overlap import DdpExchange
-from samestep.torch_impl.optimizers import build_optimizer, leave, matrices_of, particular_slots, slot_keys
+from samestep.torch_impl.optimizers import build_optimizer, leave, matrices_of
 from samestep.torch_impl.optimizers.owned import OwnedOptimizerState
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.applied import order_ranks
 from samestep.torch_impl.upstream import rank_of_parameter
-from samestep.torch_impl.weights import named_buffers, named_weights
 
 
 def build(run: Run) -> TrainingProgram:
@@ -48,13 +48,9 @@ def build(run: Run) -> TrainingProgram:
         averages_gradients=is_plain,
         exchange=exchange,
         measures=exchange.measures if is_plain else dict,
-        local_state=LocalState(
-            named_weights(bare),
-            OwnedOptimizerState(optimizer.optim, rank_of_parameter(optimizer)),
-            slot_keys(run.optimizer),
-            buffers=named_buffers(bare),
-            counts=run.workload.model.facts.may_skip,
-            particular=particular_slots(run),
+        local_state=dataclasses.replace(
+            build_local_state(run, optimizer, bare),
+            optimizer_state=OwnedOptimizerState(optimizer.optim, rank_of_parameter(optimizer)),
         ),
     )
     return TrainingProgram(run, parts)

@@ -63,7 +63,7 @@ class CompressedState:
         self.held.restore(state)
         self.compressor.restore(state.local)
 
-    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
+    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int) -> Footprint:
         """Adds up the tensors of this process, as `LocalState.footprint` does."""
         own = self.held.footprint(device, gradients_bytes, gathered_bytes)
         return dataclasses.replace(own, residuals_bytes=self.compressor.kept_bytes())

@@ -109,7 +109,7 @@ class RankSteps:
         self.held.restore(of_rank(state, dist.get_rank()))
         self._begin(state.params | kept(state, SHARED), kept(state, OUTER))
 
-    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
+    def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int) -> Footprint:
         """Adds up the tensors of this process, as `LocalState.footprint` does."""
         own = self.held.footprint(device, gradients_bytes, gathered_bytes)
         held = (*self.shared.values(), *self.momentum.values())
