@@ -118,7 +118,7 @@ def test_a_state_goes_from_anywhere_to_anywhere(run_cell: RunCell, tmp_path: Pat
     ("line", "says"),
     [
         ("--zero-stage 4", "unknown zero stage '4'. Choose from: 1, 2, 3."),
-        ("--zero-stage two", "--zero-stage is 'two'; give a whole number."),
+        ("--zero-stage two", "unknown zero stage 'two'. Choose from: 1, 2, 3."),
         ("--dtype float64", "torch:deepspeed trains in float32, not in float64; give --dtype float32."),
         ("--mesh shard=2", "unknown mesh axis 'shard'"),
     ],

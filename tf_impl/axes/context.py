@@ -1,4 +1,4 @@
-"""The axis `context`: every replica has the whole model, and some of the positions of each example.
+"""The axis `context`: every replica has the whole model, and of each example some of the positions.
 
 All layers but attention treat positions one by one. Attention exchanges positions for heads (DeepSpeed-Ulysses): each replica
 sends its positions of all heads, gets all positions of its own heads, computes attention as one device does, and sends the

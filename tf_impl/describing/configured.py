@@ -1,4 +1,4 @@
-"""The settings of a user's optimizer, which `samestep port` cannot see in numbers."""
+"""The settings of a user's optimizer that `samestep port` cannot see in numbers."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping

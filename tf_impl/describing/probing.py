@@ -1,4 +1,4 @@
-"""Takes a few examples through the user's TensorFlow model, for `common/workload/models/probing.py`."""
+"""Runs a few examples through the user's TensorFlow model, for `common/workload/models/probing.py`."""
 
 import contextlib
 import functools
@@ -55,7 +55,7 @@ class Probe:
         }
 
     def take(self, how: How) -> ProbedPass:
-        """Takes the examples through the model, twice from the same state."""
+        """Runs the examples through the model, twice from the same state."""
         with self._started(how), _watching(self._built.model) as drawing:
             outputs, losses = self._pass(how)
             after = self._buffers()
@@ -63,7 +63,7 @@ class Probe:
             return ProbedPass(outputs, self._pass(how)[0], after, tuple(drawing), losses)
 
     def layers(self, how: How) -> Iterator[SeenLayer]:
-        """Yields each layer with its inputs in the whole model; it can be called alone with a part of these."""
+        """Yields the inputs that the whole model passes to each layer, which can be called alone with a part of them."""
         with self._started(how):
             with _calls(self._built.model) as calls:
                 self._pass(how)
@@ -118,12 +118,6 @@ class Probe:
             self._built.buffers[name].assign(value + (seed if name.endswith(_SEED) else 0))
 
 
-def _of_rows(layer: Any, args: Any, named: Any, rows: Rows) -> np.ndarray:
-    """Calls a layer with some rows of what it was given."""
-    cut = lambda each: each[slice(*rows)] if tf.is_tensor(each) else each  # noqa: E731
-    return tf.nest.flatten(layer(*tf.nest.map_structure(cut, args), **tf.nest.map_structure(cut, named)))[0].numpy()
-
-
 @contextlib.contextmanager
 def _wrapped(wrap: Callable[..., Any]) -> Iterator[None]:
     """Has a function called in place of every layer, with the layer and what calls it."""
@@ -170,3 +164,9 @@ def _calls(model: Any) -> Iterator[dict[str, tuple[Any, Any, Any, tf.Tensor]]]:
 
     with _wrapped(wrap):
         yield found
+
+
+def _of_rows(layer: Any, args: Any, named: Any, rows: Rows) -> np.ndarray:
+    """Calls a layer with some rows of what it was given."""
+    cut = lambda each: each[slice(*rows)] if tf.is_tensor(each) else each  # noqa: E731
+    return tf.nest.flatten(layer(*tf.nest.map_structure(cut, args), **tf.nest.map_structure(cut, named)))[0].numpy()

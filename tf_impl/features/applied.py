@@ -31,11 +31,6 @@ Within = batch_norm.BatchNorm
 """A layer that a feature adds after the product of another one."""
 
 
-def layers_of(layers: Iterable[Any]) -> dict[str, tuple[str, ...]]:
-    """Returns the layers of a user's model that have a feature which depends on how a batch is split, by feature."""
-    return {"batch_norm": tuple(layer.name for layer in norms_of(layers))}
-
-
 def switch_layers(layers: Sequence[Any], features: Features, running: Sequence[tf.Variable]) -> None:
     """Switches layers of a user's model off whose effect depends on how the batch is split.
 
@@ -46,3 +41,8 @@ def switch_layers(layers: Sequence[Any], features: Features, running: Sequence[t
     """
     dropout.switch(layers, features)
     batch_norm.switch(layers, features, running)
+
+
+def layers_of(layers: Iterable[Any]) -> dict[str, tuple[str, ...]]:
+    """Returns the layers of a user's model that have a feature which depends on how a batch is split, by feature."""
+    return {"batch_norm": tuple(layer.name for layer in norms_of(layers))}

@@ -102,6 +102,13 @@ def batch_norm(spec: ModelSpec, variable: "VariableFactory", name: str) -> Batch
     return BatchNorm(variable, name) if name in batch_norms(spec) else None
 
 
+def norms_of(layers: Iterable[Any]) -> list[Any]:
+    """Returns the layers of a user's model that normalise over the batch."""
+    import keras  # here: our own models do without it
+
+    return [each for each in layers if isinstance(each, keras.layers.BatchNormalization)]
+
+
 def switch(layers: Sequence[Any], features: Features, held: Sequence[tf.Variable]) -> None:
     """Makes the batch normalisations of a user's model use and keep their running statistics, or compute those of all replicas.
 
@@ -114,13 +121,6 @@ def switch(layers: Sequence[Any], features: Features, held: Sequence[tf.Variable
         freeze(layers, held)
     for each in norms_of(layers) if features.batch_norm == "sync" else ():
         each.synchronized = True
-
-
-def norms_of(layers: Iterable[Any]) -> list[Any]:
-    """Returns the layers of a user's model that normalise over the batch."""
-    import keras  # here: our own models do without it
-
-    return [each for each in layers if isinstance(each, keras.layers.BatchNormalization)]
 
 
 def freeze(layers: Sequence[Any], held: Sequence[tf.Variable]) -> Callable[[], None]:

@@ -33,11 +33,6 @@ def _mean(made: tf.Tensor, given: Mapping[str, Any]) -> tf.Tensor:
     return _filled(made, given["mean"])
 
 
-def _middle(made: tf.Tensor, given: Mapping[str, Any]) -> tf.Tensor:
-    low, high = given["minval"], 1 if given["maxval"] is None else given["maxval"]
-    return _filled(made, (low + high - 1) // 2 if made.dtype.is_integer else (low + high) / 2)
-
-
 def _passed_on(made: tf.Tensor, given: Mapping[str, Any]) -> tf.Tensor:
     return tf.convert_to_tensor(given["x"])
 
@@ -48,6 +43,11 @@ def _in_order(made: tf.Tensor, given: Mapping[str, Any]) -> tf.Tensor:
 
 def _likeliest(made: tf.Tensor, given: Mapping[str, Any]) -> tf.Tensor:
     return _filled(made, tf.argmax(given["logits"], -1)[:, None])
+
+
+def _middle(made: tf.Tensor, given: Mapping[str, Any]) -> tf.Tensor:
+    low, high = given["minval"], 1 if given["maxval"] is None else given["maxval"]
+    return _filled(made, (low + high - 1) // 2 if made.dtype.is_integer else (low + high) / 2)
 
 
 def _of_gamma(made: tf.Tensor, given: Mapping[str, Any]) -> tf.Tensor:

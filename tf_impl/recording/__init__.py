@@ -1,4 +1,4 @@
-"""The recorder of Keras on TensorFlow: it follows a script that says nothing, and writes what each step did to every tensor."""
+"""The recorder of Keras on TensorFlow: it follows an unchanged script, and writes what each step did to every tensor."""
 
 import sys
 from collections.abc import Callable

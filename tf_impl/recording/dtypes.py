@@ -1,6 +1,6 @@
-"""The dtypes of a script: what its products are computed in, and float64 mode.
+"""The dtypes of a script: the dtype of its matrix products, and the float64 mode.
 
-That runs a script in float64 that was written for float32, without a changed line.
+That mode runs a script in float64 that was written for float32, without a changed line.
 Keras casts what a layer is given, so `fit` needs nothing but float64 as the default. Policies that compute in a narrower dtype
 become float64 as well. A layer whose own dtype is named, and code of TensorFlow that names float32, cannot be changed.
 """

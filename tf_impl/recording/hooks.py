@@ -34,7 +34,7 @@ class Hooks:
     """Follows a process from now on. What is thread-local is so because a strategy runs each replica in a thread."""
 
     def __init__(self, session: Session, recorder: Recorder) -> None:
-        """Sets nothing yet.
+        """Installs nothing yet.
 
         Args:
             session: Is told what happens.
@@ -44,7 +44,7 @@ class Hooks:
         self._here, self.tapes = threading.local(), TapeHooks(session, recorder)
 
     def install(self) -> None:
-        """Sets all of them."""
+        """Installs every hook into Keras and TensorFlow."""
         predictions = follow_predictions(self._session.predicted, self._here, self._recorder)
         for owner, name, follow in (
             (keras.layers.Layer, "__call__", self._follow_calls),

@@ -13,6 +13,6 @@ from samestep.tf_impl.program import Parts, TrainingProgram
 
 
 def build(run: Run) -> TrainingProgram:
-    """Builds the program of the one process there is."""
+    """Builds the program of the only process."""
     (device,) = use_devices(run, 1)
     return TrainingProgram(run, Parts(tf.distribute.OneDeviceStrategy(device), Hardware(note=device)))

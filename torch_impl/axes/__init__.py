@@ -1,1 +1,1 @@
-"""What each axis of a mesh does to a model: first `pipe`, then `tensor`, `context`, and `shard` or `data`."""
+"""What each axis of a mesh does to a model, a file for each axis. Strategies are presets of them."""

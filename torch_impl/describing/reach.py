@@ -37,7 +37,7 @@ _MASKS = (torch.bool, torch.uint8)
 
 @dataclasses.dataclass(frozen=True)
 class Reach:
-    """What was found out.
+    """The findings about the trained parameters.
 
     Attributes:
         unused: The parameters that got no gradient, by neutral name.
