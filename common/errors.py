@@ -10,6 +10,7 @@ MOST_CHARACTERS = 400
 """The most characters of the line that refuses a request, however long the values that it quotes."""
 _LONG_WORD = 300
 _KEPT_END = 150
+_KERAS, _COLOURS = "Exception encountered when calling ", re.compile(r"\x1b\[[0-9;]*m")
 _MOST_GUESSES = 4
 
 
@@ -35,6 +36,15 @@ def one_line(message: str) -> str:
     if len(line) <= MOST_CHARACTERS:
         return line
     return f"{line[: MOST_CHARACTERS - _KEPT_END - 5]} ... {line[-_KEPT_END:]}"
+
+
+def first_line(error: BaseException) -> str:
+    """Returns what an error says first: its first line, and the next where that one names only a layer of Keras or a graph."""
+    try:
+        lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()] or [""]
+    except Exception:  # their own class
+        lines = ["an error that cannot be printed"]
+    return " ".join(lines[: 3 if lines[0].endswith(":") else 1 + lines[0].startswith(_KERAS)])
 
 
 class SamestepError(Exception):

@@ -20,7 +20,12 @@ _CONTAINERS = ("Sequential", "Functional", "Model")
 """Keras' own classes that do nothing but call layers."""
 _UNSEEN = ("Identity", "StopGradient", "Cast", "ReadVariableOp")
 """Operations whose results are what they were given."""
-WHOLE = ("MultiHeadAttention", "GroupQueryAttention", "LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional")
+WHOLE = (
+    keras.layers.MultiHeadAttention,
+    keras.layers.GroupQueryAttention,
+    keras.layers.RNN,
+    keras.layers.Bidirectional,
+)
 """Layers that are recorded as one, whatever layers they are made of."""
 SETTINGS = (
     *("epsilon", "momentum", "axis", "kernel_size", "pool_size", "strides", "padding", "dilation_rate", "groups"),
@@ -115,8 +120,8 @@ class LayerRecorder:
     @contextlib.contextmanager
     def _opened(self, layer: Any, found: list[Call]) -> Iterator[None]:
         """Records the activation that a layer applies at its end as a call of its own."""
-        plain = getattr(layer, "activation", None)
-        is_opened = isinstance(layer, keras.layers.Layer) and kind_of(layer) not in WHOLE and callable(plain)
+        plain = vars(layer).get("activation")  # a property, as of recurrent layers, cannot be set
+        is_opened = isinstance(layer, keras.layers.Layer) and callable(plain)
         if not is_opened or plain is keras.activations.linear or isinstance(layer, keras.layers.Activation):
             yield
             return
@@ -149,7 +154,7 @@ def kind_of(layer: Any) -> str:
 
 def is_whole(layer: Any) -> bool:
     """Returns whether a layer is recorded, and not those that it is made of."""
-    if type(layer).__name__ in WHOLE:
+    if isinstance(layer, WHOLE):
         return True
     inner = layer._flatten_layers(include_self=False) if isinstance(layer, keras.layers.Layer) else layer.submodules
     return not any(True for _ in inner)

@@ -24,7 +24,7 @@ import traceback
 import typing
 from pathlib import Path
 
-from samestep.common.errors import ERRORS, ConfigError, SamestepError, name_some, unknown
+from samestep.common.errors import ERRORS, ConfigError, SamestepError, first_line, name_some, unknown
 from samestep.common.files.locks import is_any_claimed
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.writing import copy_file, make_folder, open_directory, reopen, replacing
@@ -199,9 +199,7 @@ def write_error(directory: Path, role: str, error: BaseException, first: bool = 
     """
     kind, message = type(error).__name__, str(error)
     if kind not in ERRORS:
-        lines = [line.strip() for line in message.splitlines() if line.strip()] or [_place(error)]
-        told = lines[:3] if lines[0].endswith(":") else lines[:1]  # TensorFlow opens with "Graph execution error:"
-        kind, message = "WorkerFailed", f"{kind}: {' '.join(told)}"
+        kind, message = "WorkerFailed", f"{kind}: {first_line(error) or _place(error)}"
     values = {"type": kind, "role": role, "message": message}
     if not directory.is_dir() or (directory / "result.json").exists():
         return  # somebody removed it, or there is nothing to explain

@@ -4,14 +4,13 @@ import ast
 import functools
 import importlib.metadata
 import importlib.util
-import re
 import sys
 import traceback
 import types
 from collections.abc import Callable
 from pathlib import Path
 
-from samestep.common.errors import ConfigError, SamestepError
+from samestep.common.errors import ConfigError, SamestepError, first_line
 from samestep.common.frameworks import conventions
 from samestep.common.workload import code
 from samestep.common.workload.array_type import Array
@@ -22,11 +21,9 @@ from samestep.common.workload.outputs import Returned, call_printing
 DEFAULT_NAME = "model"
 OFFERS = "samestep.models"
 """The group of entry points under which an installed package offers models."""
-_KERAS = "Exception encountered when calling "
 _PACKAGE = str(Path(__file__).parents[2])
 _EXCHANGES = {"distributed", "distribute"}
 """The folders of torch and TensorFlow in which a call may fail because another process has ended."""
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def split_source(source: str) -> tuple[Path, str]:
@@ -192,13 +189,7 @@ def raised_in(error: Exception, source: str) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    """Returns an error's kind with the first line of what it says; Keras' first names a layer, and the next what is wrong."""
-    try:
-        lines = [line for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()] or [""]
-    except Exception:  # their own class
-        lines = ["an error that cannot be printed"]
-    said = " ".join(lines[:2]) if lines[0].startswith(_KERAS) else lines[0]
-    return f"{type(error).__name__}: {said}"
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 IDS = " (whole numbers are ids; of images make real ones, as in `inputs / 255`)"

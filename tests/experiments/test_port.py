@@ -63,7 +63,16 @@ FEW = ("mlp", "bias", "adam", "pooled")
 """Of kinds that the catalogue of small ports has not; `make test-slow` takes every one."""
 NEW = ("function that drops", "function that drops alone", "cross", "norm of two axes", "bilinear", "bilinear products")
 GATES = ("gated", "gates", "gate", "silu gate", "frozen", "frozen in torch", "frozen in keras")
-SMALL = ("norm", "half residual", "layer without a mask", "temperature", "negative samples", *NEW, *GATES)
+SMALL = (
+    "norm",
+    "half residual",
+    "layer without a mask",
+    "temperature",
+    "shared keys",
+    "negative samples",
+    *NEW,
+    *GATES,
+)
 """Of most kinds of cause in that catalogue."""
 TRAINED = (*DECIDED, "accepting")
 """Those that take a few steps."""

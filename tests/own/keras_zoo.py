@@ -132,6 +132,14 @@ def recurrent():
     return keras.Sequential([keras.Input((8, 8, 1)), layers.Reshape((8, 8)), layers.LSTM(32), layers.Dense(10)])
 
 
+def convolving_recurrently():
+    import keras
+    from keras import layers
+
+    steps = [keras.Input((8, 8, 1)), layers.Reshape((2, 4, 8, 1)), layers.ConvLSTM2D(2, 3), layers.Flatten()]
+    return keras.Sequential([*steps, layers.Dense(10)])
+
+
 def subclassed():
     import keras
     from keras import layers
@@ -206,4 +214,5 @@ DROPPING = samestep.Model(tf=dropping)
 UNREAD = samestep.Model(tf=unread)
 SHARED = samestep.Model(tf=shared)
 RECURRENT = samestep.Model(tf=recurrent)
+CONVOLVING_RECURRENTLY = samestep.Model(tf=convolving_recurrently)
 BARE = samestep.Model(tf=bare)

@@ -136,7 +136,9 @@ def test_running_statistics_are_read_from_servers_and_assigned_there(
     costs_what_was_predicted(result)
 
 
-@pytest.mark.parametrize(("model", "is_measured"), [("SHARED", True), ("RECURRENT", False)])
+@pytest.mark.parametrize(
+    ("model", "is_measured"), [("SHARED", True), ("RECURRENT", False), ("CONVOLVING_RECURRENTLY", False)]
+)
 def test_what_a_loop_keeps_is_not_taken_for_nothing(run_cell: RunCell, model: str, is_measured: bool) -> None:
     result = run_cell("tf:single", "digits-mlp", devices=1, steps=2, parity=False, **own(model))
     assert (result.processes[0].activations_bytes is not None) == is_measured

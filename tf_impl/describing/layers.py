@@ -28,7 +28,7 @@ def find_layers(model: Any, started: list[Any], neutral: Mapping[int, str]) -> t
     """
     every = _flatten(model)
     order = [*started, *(layer for layer in every if not any(layer is other for other in started))]
-    wholes = [layer for layer in every if type(layer).__name__ in WHOLE]
+    wholes = [layer for layer in every if isinstance(layer, WHOLE)]
     found, seen = [], set[int]()
     for layer in order:
         around = [whole for whole in wholes if any(layer is inner for inner in _flatten(whole))]

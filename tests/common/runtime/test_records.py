@@ -380,6 +380,11 @@ def test_any_other_error_is_told_by_its_type_and_first_line(tmp_path: Path) -> N
     write_error(tmp_path, "rank-0", IndexError("\nout of range\nand more"))
     role, error = read_error(tmp_path) or ("", None)
     assert (role, type(error), str(error)) == ("rank-0", WorkerFailed, "IndexError: out of range")
+    said = (
+        "Exception encountered when calling Net.call().\n\n\x1b[1mno setter\x1b[0m\n\nArguments received by Net.call():"
+    )
+    write_error(tmp_path, "rank-0", AttributeError(said), first=False)  # Keras' first line names only a layer
+    assert str((read_error(tmp_path) or ("", None))[1]).endswith("calling Net.call(). no setter")
 
 
 def test_the_first_error_is_the_cause_and_stays_unless_the_parent_knows_better(tmp_path: Path) -> None:

@@ -172,8 +172,32 @@ def tf_layer(keras, mask="keys"):
     return run
 
 
+def torch_grouped(torch):
+    """Queries of two heads share their keys and values."""
+    nn, size = torch.nn, WIDTH // 4
+
+    class Grouped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.query, self.output = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+            self.key, self.value = nn.Linear(WIDTH, 2 * size), nn.Linear(WIDTH, 2 * size)
+
+        def forward(self, h):
+            q, k, v = (each(h).unflatten(-1, (-1, size)).transpose(1, 2) for each in (self.query, self.key, self.value))
+            made = nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+            return self.output(made.transpose(1, 2).flatten(2))
+
+    return Grouped()
+
+
+def tf_grouped(keras):
+    inner = keras.layers.GroupQueryAttention(WIDTH // 4, 4, 2, name="inner")
+    return lambda h: inner(h, h)
+
+
 attention, keras_attention = torch_attention, tf_attention
 HIDDEN = "torch hides the last keys of some examples, TensorFlow hides"
+right("shared keys", "tokens", torch_grouped, tf_grouped)
 right("layer with a mask", "tokens", torch_layer, tf_layer)
 wrong("layer without a mask", "tokens", torch_layer, part(tf_layer, mask="none"), f"{HIDDEN} no keys")
 wrong("layer with the other mask", "tokens", torch_layer, part(tf_layer, mask="others"), f"{HIDDEN} the first keys")
