@@ -30,7 +30,7 @@ ALLOWED = {
     "common/runtime/worker/loop.py: windows.open": "no file: a window of steps begins",
     "common/runtime/worker/loop.py: traffic.open": "no file: bytes are counted from here on",
     "common/runtime/processes.py: Path(f'/proc/{pid}/stat').read_text": "the kernel's",
-    "common/runtime/worker/offspring.py: path.read_text": "the kernel's",
+    "common/runtime/worker/child_processes.py: path.read_text": "the kernel's",
     "experiments/recording/background.py: path.read_bytes": "the kernel's",
     "common/runtime/step_parts.py: (tasks / str(number) / 'schedstat').read_text": "the kernel's",
     "common/runtime/step_parts.py: (tasks / str(number) / 'comm').read_text": "the kernel's",

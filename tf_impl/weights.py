@@ -20,9 +20,9 @@ from samestep.tf_impl.models.user_model import UserModel, build_user_model
 from samestep.tf_impl.step import Logits
 from samestep.tf_impl.techniques.applied import narrow_type, product_of, restructure
 
-Held = TypeVar("Held")
+Value = TypeVar("Value")
 """What a program holds for one parameter: a variable, or the parts of one."""
-ByName = Mapping[str, Held]
+ByName = Mapping[str, Value]
 """By neutral name."""
 Make = Callable[[np.ndarray, str], tf.Variable]
 """(initial value, neutral name) -> a variable."""
@@ -134,9 +134,9 @@ def empty_slots(run: Run, variables: Mapping[str, tf.Variable]) -> dict[str, dic
 
 def snapshot(
     step: int,
-    params: ByName[Held],
-    slots: Mapping[str, ByName[Held]],
-    read: Callable[[Held], np.ndarray],
+    params: ByName[Value],
+    slots: Mapping[str, ByName[Value]],
+    read: Callable[[Value], np.ndarray],
     buffers: Mapping[str, tf.Variable],
 ) -> TrainState:
     """Reads the state of a program.
@@ -156,9 +156,9 @@ def snapshot(
 def restore(
     state: TrainState,
     dtype: str,
-    params: ByName[Held],
-    slots: Mapping[str, ByName[Held]],
-    write: Callable[[Held, np.ndarray], object],
+    params: ByName[Value],
+    slots: Mapping[str, ByName[Value]],
+    write: Callable[[Value, np.ndarray], object],
     buffers: Mapping[str, tf.Variable],
 ) -> None:
     """Writes a state into a program, the inverse of `snapshot`.
@@ -178,7 +178,7 @@ def restore(
         buffer.assign(state.buffers[name].astype(buffer.dtype.as_numpy_dtype))
 
 
-def trained(run: Run, held: ByName[Held]) -> dict[str, Held]:
+def trained(run: Run, held: ByName[Value]) -> dict[str, Value]:
     """Leaves out what a program holds for parameters that are frozen.
 
     Args:

@@ -38,9 +38,9 @@ def measure(bandwidth: str, count: int) -> float:
     with tempfile.TemporaryDirectory() as scratch:
         client = ForkClient("torch", 1, "benchmarks.measuring.fabric", scratch)
         try:
-            meeting = link(client, count, read_bandwidth(bandwidth))
-            (host, port), *_ = meeting.addresses
-            group = {"MASTER_ADDR": host, "MASTER_PORT": str(port), "WORLD_SIZE": str(count), **meeting.environment}
+            rendezvous = link(client, count, read_bandwidth(bandwidth))
+            (host, port), *_ = rendezvous.addresses
+            group = {"MASTER_ADDR": host, "MASTER_PORT": str(port), "WORLD_SIZE": str(count), **rendezvous.environment}
             for rank in range(count):
                 log = Path(scratch, f"{rank}.log")
                 client.start_worker(Path(scratch), log, {"RANK": str(rank), **group}, rank)

@@ -136,6 +136,6 @@ def _compute(result: RunResult) -> str:
 
 
 def _differ(result: RunResult) -> str:
-    from samestep.common.runtime.engines.meeting import find_differences  # here: most runs have one host
+    from samestep.common.runtime.engines.rendezvous import find_differences  # here: most runs have one host
 
     return find_differences(result.hosts)

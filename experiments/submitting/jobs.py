@@ -17,7 +17,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.writing import create
 from samestep.common.runtime.parent.elsewhere import Elsewhere, Job, JobEnd
-from samestep.common.runtime.parent.processes.obituary import ending, read_log
+from samestep.common.runtime.parent.processes.crash_report import ending, read_log
 from samestep.common.strategy import Run
 from samestep.experiments.submitting.targets import STARTED, Target, write_script
 

@@ -70,7 +70,7 @@ def is_the_same(run_cell: RunCell, target: str, cell: str, tmp_path: Path, start
     result, local = load_result(directory), run_cell(cell, WORKLOAD, **ASKED)
     assert result.parity.passed, result.parity.reason
     assert result.losses == local.losses
-    assert not list(directory.glob("meeting*")) and not (directory / "error.json").exists()
+    assert not list(directory.glob("rendezvous*")) and not (directory / "error.json").exists()
     return told
 
 

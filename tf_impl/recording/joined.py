@@ -10,7 +10,7 @@ import tensorflow as tf
 from samestep.common.steps.record import Phase, absent
 from samestep.tf_impl.recording.journal import Journal, Note
 from samestep.tf_impl.recording.rings import Ring
-from samestep.tf_impl.recording.tensors import Held
+from samestep.tf_impl.recording.tensors import TrackedTensor
 
 if TYPE_CHECKING:  # its slots have notes of this kind
     from samestep.tf_impl.recording.plans import UpdatePlan
@@ -82,7 +82,7 @@ def joined_notes(plans: Sequence["UpdatePlan"], replica: int, note: Note) -> dic
     return {plan: each for plan, each in found.items() if each is not None and plan.number != note.optimizer}
 
 
-def in_order(rates: Mapping["UpdatePlan", float], recorded: Sequence[Held]) -> dict["UpdatePlan", float]:
+def in_order(rates: Mapping["UpdatePlan", float], recorded: Sequence[TrackedTensor]) -> dict["UpdatePlan", float]:
     """Returns the optimizers of a step in the order of their variables: that of their updates makes no difference.
 
     Args:

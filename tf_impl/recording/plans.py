@@ -16,7 +16,7 @@ from samestep.common.steps.keras.scalars import scalars_of, written
 from samestep.common.steps.record import Phase
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.statistics import Statistics
-from samestep.tf_impl.recording.tensors import Held, TensorTable, container_of
+from samestep.tf_impl.recording.tensors import TensorTable, TrackedTensor, container_of
 
 
 class UpdatePlan:
@@ -26,7 +26,7 @@ class UpdatePlan:
         self,
         number: int,
         optimizer: Any,
-        held: Sequence[Held],
+        held: Sequence[TrackedTensor],
         updated: Mapping[int, Any],
         num_replicas: int,
         is_scaled: bool,
@@ -168,6 +168,6 @@ def _averages_of(optimizer: Any, own: Sequence[Any]) -> list[tuple[Any, Any]]:
     return [*averages_of(optimizer)]
 
 
-def is_wide(held: Iterable[Held]) -> bool:
+def is_wide(held: Iterable[TrackedTensor]) -> bool:
     """Returns whether all tensors are float64."""
     return all(each.tensor.dtype == "float64" for each in held)

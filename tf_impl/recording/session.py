@@ -25,7 +25,7 @@ from samestep.tf_impl.recording.plans import Plans, UpdatePlan, is_wide
 from samestep.tf_impl.recording.predicted import Predicted
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.start import FirstWeights
-from samestep.tf_impl.recording.tensors import Held, TensorTable, replica_id
+from samestep.tf_impl.recording.tensors import TensorTable, TrackedTensor, replica_id
 
 
 class Session:
@@ -41,8 +41,8 @@ class Session:
         self._recorder, self.first, self.results = recorder, FirstWeights(recorder, self._last), Results()
         self.predicted = Predicted(self.results)
         self._recorders: dict[int, Recorder] = {}
-        self._recorded: dict[int, list[Held]] = {}
-        self._began_with, self._added = list[Held](), set[tuple[int, int]]()
+        self._recorded: dict[int, list[TrackedTensor]] = {}
+        self._began_with, self._added = list[TrackedTensor](), set[tuple[int, int]]()
         self._table, self._journals = TensorTable(), dict[int, Journal]()
         self._plans = Plans(self._table)
         self.between = BetweenSteps(self._journals)
@@ -182,7 +182,7 @@ class Session:
         self._last[replica] = self.first.of(replica, held)
         recorder.write(RecordedStep(INITIAL, stats={"weight": self._last[replica]}))
 
-    def _add(self, replica: int, held: Iterable[Held]) -> None:
+    def _add(self, replica: int, held: Iterable[TrackedTensor]) -> None:
         """Adds what a script has made since the first step: another model."""
         known, there = {*self._recorded[replica]}, {*self._table.held}
         new = [each for each in held if each in there and each not in known]

@@ -20,7 +20,7 @@ from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.dtypes import rounding_of_products
 from samestep.tf_impl.recording.plans import is_wide
 from samestep.tf_impl.recording.statistics import Statistics, unpack
-from samestep.tf_impl.recording.tensors import Held, TensorTable
+from samestep.tf_impl.recording.tensors import TensorTable, TrackedTensor
 
 
 class FirstWeights:
@@ -34,9 +34,9 @@ class FirstWeights:
             last: What the record has last of the weights of each replica.
         """
         self._start, self._last = _Start(recorder), last
-        self._new: list[tuple[int, tuple[Held, ...]]] = []
+        self._new: list[tuple[int, tuple[TrackedTensor, ...]]] = []
         self._seen: dict[tuple[int, int, bool], tuple[weakref.ref[Any], np.ndarray]] = {}
-        self._called: list[Held] = []
+        self._called: list[TrackedTensor] = []
 
     def see_model(self, model: Any) -> None:
         """Looks at a model that is about to be called eagerly, which may write its tensors before an update is seen."""
@@ -61,7 +61,7 @@ class FirstWeights:
             if now["bits"] != entry[1]["bits"]:
                 self._seen[key] = entry
 
-    def expect(self, replica: int, held: Sequence[Held]) -> None:
+    def expect(self, replica: int, held: Sequence[TrackedTensor]) -> None:
         """Looks at new variables now, or when they have values.
 
         Args:
@@ -87,7 +87,7 @@ class FirstWeights:
                         self._start.finish()
                         self._take(replica, pairs)
 
-    def of(self, replica: int, held: Sequence[Held]) -> np.ndarray:
+    def of(self, replica: int, held: Sequence[TrackedTensor]) -> np.ndarray:
         """Returns what a record keeps of the first values of variables; NaN where they were not seen.
 
         Args:
@@ -100,11 +100,11 @@ class FirstWeights:
                 weights[place] = seen
         return weights
 
-    def _row_of(self, replica: int, held: Held) -> np.ndarray | None:
+    def _row_of(self, replica: int, held: TrackedTensor) -> np.ndarray | None:
         made, row = self._seen.get(_key(replica, held), (None, None))
         return row if made is held.made else None  # another variable that was deleted may have had this id
 
-    def _without_earlier(self, replica: int, pairs: list[tuple[Held, Any]]) -> list[tuple[Held, Any]]:
+    def _without_earlier(self, replica: int, pairs: list[tuple[TrackedTensor, Any]]) -> list[tuple[TrackedTensor, Any]]:
         """Returns the variables whose first values are initial weights, and not those that others have by now."""
         if replica not in self._last:
             return pairs
@@ -112,11 +112,11 @@ class FirstWeights:
         known = {*self._last[replica]["bits"].tolist()}
         return [pair for pair in pairs if self.of(replica, [pair[0]])["bits"].item() not in known]
 
-    def _prepare(self, pairs: Sequence[tuple[Held, Any]]) -> None:
+    def _prepare(self, pairs: Sequence[tuple[TrackedTensor, Any]]) -> None:
         for each, weight in pairs:
             self._start.prepare(each, weight)
 
-    def _take(self, replica: int, pairs: Sequence[tuple[Held, Any]]) -> None:
+    def _take(self, replica: int, pairs: Sequence[tuple[TrackedTensor, Any]]) -> None:
         if not pairs:
             return
         held = [each for each, _ in pairs]
@@ -126,7 +126,7 @@ class FirstWeights:
             self._seen[_key(replica, each)] = each.made, row
 
 
-def _key(replica: int, held: Held) -> tuple[int, int, bool]:
+def _key(replica: int, held: TrackedTensor) -> tuple[int, int, bool]:
     """Returns what a variable is looked at as: what follows others is prepared once an optimizer updates it."""
     return replica, held.key, held.tensor.role == FOLLOWER
 
@@ -145,7 +145,7 @@ class _Start:
         self._arrays: dict[str, np.ndarray] = {}
         self._prepared: dict[int, weakref.ref[Any]] = {}
 
-    def prepare(self, held: Held, weight: Any) -> None:
+    def prepare(self, held: TrackedTensor, weight: Any) -> None:
         """Prepares a tensor, once.
 
         Args:
@@ -173,7 +173,7 @@ class _Start:
         if options.stop_after == 0:
             self._recorder.leave()
 
-    def _load(self, held: Held, weight: Any, array: np.ndarray | None) -> None:
+    def _load(self, held: TrackedTensor, weight: Any, array: np.ndarray | None) -> None:
         """Replaces the initial weight by that of the same name and shape."""
         name, shape, path = held.tensor.name, held.tensor.piece.shape, self._recorder.options.weights_from
         if array is None or array.shape != shape:

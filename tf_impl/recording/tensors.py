@@ -18,7 +18,7 @@ KERAS_VARIABLE: type = keras.Variable.__bases__[0]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Held:
+class TrackedTensor:
     """A variable that is recorded. It is not kept alive.
 
     Attributes:
@@ -58,11 +58,11 @@ class TensorTable:
 
     def __init__(self) -> None:
         """Knows none."""
-        self.held: list[Held] = []
-        self._of: dict[int, Held] = {}
+        self.held: list[TrackedTensor] = []
+        self._of: dict[int, TrackedTensor] = {}
         self._names: set[str] = set()
-        self._updated, self._idle = set[int](), dict[int, Held]()
-        self._networks, self._num_followers = list[list[Held]](), 0
+        self._updated, self._idle = set[int](), dict[int, TrackedTensor]()
+        self._networks, self._num_followers = list[list[TrackedTensor]](), 0
 
     def add_model(self, model: keras.layers.Layer) -> None:
         """Adds all float variables of a model."""
@@ -94,7 +94,7 @@ class TensorTable:
             variables = sorted(_variables_of(model), key=operator.itemgetter(2), reverse=True)
             self._follow([(variable, layer, None) for layer, variable, _ in variables])
 
-    def of_optimizer(self, variables: Sequence[Any], averages: Iterable[tuple[Any, Any]] = ()) -> list[Held]:
+    def of_optimizer(self, variables: Sequence[Any], averages: Iterable[tuple[Any, Any]] = ()) -> list[TrackedTensor]:
         """Returns the tensors that an optimizer updates, and those that none does.
 
         Args:
@@ -125,7 +125,7 @@ class TensorTable:
             self._add(variable, layer, FOLLOWER, first, layout)
         self._networks.append(self.held[before:])
 
-    def _forget(self, network: Sequence[Held]) -> None:
+    def _forget(self, network: Sequence[TrackedTensor]) -> None:
         self.held = [each for each in self.held if each not in network]
         for each in network:
             del self._of[each.key]
@@ -154,7 +154,7 @@ class TensorTable:
         is_trained = role == "parameter" and bool(variable.trainable)
         tensor = RecordedTensor(name, tf.as_dtype(container.dtype).name, layout.piece, role, kind, is_trained)
         self._names.add(name)
-        self._of[id(container)] = Held(weakref.ref(container), layout, tensor, id(container))
+        self._of[id(container)] = TrackedTensor(weakref.ref(container), layout, tensor, id(container))
         self.held.append(self._of[id(container)])
 
 

@@ -8,11 +8,11 @@ from torch import nn
 
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.record import RecordedTensor
-from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.pieces import dtype_of
+from samestep.torch_impl.recording.tracked_tensor import TrackedTensor
 
 
-def flat_tensors(module: nn.Module) -> Iterator[tuple[Held, torch.Tensor]]:
+def flat_tensors(module: nn.Module) -> Iterator[tuple[TrackedTensor, torch.Tensor]]:
     """Yields the parameters that a module holds in a flat one, with that one; nothing if it is not FSDP1's.
 
     Their names are those below the module. Of a parameter, this process may hold nothing.
@@ -28,7 +28,7 @@ def flat_tensors(module: nn.Module) -> Iterator[tuple[Held, torch.Tensor]]:
         own = flat._params[place] if handle._use_orig_params else flat
         piece, offset = Piece(tuple(shape), (start,), (size,), is_flat=True), info.offset_in_shard if size else 0
         tensor = RecordedTensor(name, dtype_of(own), piece, layer=type(where.module).__name__)
-        yield Held(tensor, own, *_readers(own, flat, slice(offset, offset + size))), flat
+        yield TrackedTensor(tensor, own, *_readers(own, flat, slice(offset, offset + size))), flat
 
 
 def _readers(

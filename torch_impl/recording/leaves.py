@@ -10,8 +10,8 @@ from types import FrameType
 import torch
 
 from samestep.common.steps.record import RecordedTensor
-from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.pieces import as_real, dtype_of, gradient_as_real, piece_of
+from samestep.torch_impl.recording.tracked_tensor import TrackedTensor
 
 _OURS = ("torch", "samestep")
 
@@ -46,14 +46,14 @@ class Leaves:
         for each in new:
             self.note({names.get(id(each), f"leaf.{len(self._tensors)}"): each})
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[TrackedTensor]:
         """Returns the tensors; each reads the one that has its name at the time."""
         return [self._held(name, each) for name, each in self._tensors.items()]
 
-    def _held(self, name: str, tensor: torch.Tensor) -> Held:
+    def _held(self, name: str, tensor: torch.Tensor) -> TrackedTensor:
         info = RecordedTensor(name, dtype_of(tensor), piece_of(tensor))
         tensors = self._tensors
-        return Held(info, tensor, lambda: as_real(tensors[name].data), lambda: gradient_as_real(tensors[name]))
+        return TrackedTensor(info, tensor, lambda: as_real(tensors[name].data), lambda: gradient_as_real(tensors[name]))
 
 
 def _leaves_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:

@@ -14,14 +14,14 @@ from samestep.common.files.writing import replacing
 from samestep.common.steps.projections import Piece, as_matrix, blocks
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.dtypes import dtype_of_products
-from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.places import rank_and_world
 from samestep.torch_impl.recording.tensors import find_tensors
+from samestep.torch_impl.recording.tracked_tensor import TrackedTensor
 
 _ODD, _MIX = 0x9E3779B1, 0x85EBCA6B
 
 
-def start_with(recorder: Recorder, called: Iterable[nn.Module], leaves: Sequence[Held]) -> None:
+def start_with(recorder: Recorder, called: Iterable[nn.Module], leaves: Sequence[TrackedTensor]) -> None:
     """Prepares the initial weights as the options say.
 
     Args:
@@ -48,7 +48,7 @@ def start_with(recorder: Recorder, called: Iterable[nn.Module], leaves: Sequence
         recorder.leave()
 
 
-def _save(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
+def _save(held: Sequence[TrackedTensor], path: Path, recorder: Recorder) -> None:
     if any(math.prod(each.tensor.piece.size) < math.prod(each.tensor.piece.shape) for each in held):
         recorder.note("the initial weights are sharded; save them from a run of one process.")
         return
@@ -57,7 +57,7 @@ def _save(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
         save_arrays(file, {each.tensor.name: value for each, value in zip(held, values, strict=True)})
 
 
-def _load(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
+def _load(held: Sequence[TrackedTensor], path: Path, recorder: Recorder) -> None:
     """Replaces the initial weights by those of the same name and shape."""
     arrays = read_arrays(path)
     for each in held:
@@ -73,7 +73,7 @@ def _load(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
             (value.data if is_its_own else value).copy_(part)  # a graph that is there is of its own
 
 
-def _places(held: Held) -> list[tuple[Piece, torch.Tensor]]:
+def _places(held: TrackedTensor) -> list[tuple[Piece, torch.Tensor]]:
     """Returns all that holds the numbers of a tensor."""
     return [(held.tensor.piece, held.value()), *((piece, read()) for piece, read in held.copies)]
 

@@ -19,7 +19,6 @@ from torch.optim import Optimizer
 from samestep.common.objects import uncollected
 from samestep.common.steps.record import FOLLOWER, RecordedTensor
 from samestep.torch_impl.recording.flat import flat_tensors
-from samestep.torch_impl.recording.followed_tensor import Held, nothing
 from samestep.torch_impl.recording.keras.layers import is_keras
 from samestep.torch_impl.recording.keras.variables import averages_of_keras, followers_of_keras, held_of_keras
 from samestep.torch_impl.recording.objects import find_objects, followers, outermost
@@ -34,13 +33,16 @@ from samestep.torch_impl.recording.pieces import (
     piece_of,
 )
 from samestep.torch_impl.recording.places import shards
+from samestep.torch_impl.recording.tracked_tensor import TrackedTensor, nothing
 
 _WRAPPERS = {"module", "_forward_module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"}
 """What wrappers call the module that they wrap: DDP, DataParallel and many others; FSDP; torch.compile; checkpoints."""
 
 
 @uncollected()
-def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = (), gone: Sequence[str] = ()) -> list[Held]:
+def find_tensors(
+    called: Sequence[nn.Module], leaves: Sequence[TrackedTensor] = (), gone: Sequence[str] = ()
+) -> list[TrackedTensor]:
     """Finds the tensors of the script.
 
     Args:
@@ -53,7 +55,7 @@ def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = (), gone:
     partitioned = {id(each) for module in modules for each in _own_parameters(module) if is_partitioned(each)}
     called_on = {id(each) for module in called for each in module.parameters() if each.requires_grad}
     wanted = {*trained, *partitioned, *called_on}
-    parts: list[tuple[str, list[Held]]] = [(name, []) for name in gone]
+    parts: list[tuple[str, list[TrackedTensor]]] = [(name, []) for name in gone]
     roots, idle = outermost(modules, wanted)
     followed = followers_of_keras(modules, called)
     taken = {id(each.owner) for network in followed for each in _of_root(network)}
@@ -78,7 +80,7 @@ def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = (), gone:
     return [*found, *_of_followers(filter(None, [*networks, *averages_of_keras(roots)]), found)]
 
 
-def _of_followers(networks: Iterable[Sequence[Held]], found: Sequence[Held]) -> list[Held]:
+def _of_followers(networks: Iterable[Sequence[TrackedTensor]], found: Sequence[TrackedTensor]) -> list[TrackedTensor]:
     """Returns the tensors of networks that follow those of the tensors that were found. Their gradients are of no account."""
     held = []
     for number, network in enumerate(networks, 1):
@@ -138,7 +140,7 @@ def _own_parameters(module: nn.Module) -> Iterator[torch.Tensor]:
     yield from (each for each in (module.__dict__.get("_parameters") or {}).values() if each is not None)
 
 
-def _named(parts: Sequence[tuple[str, list[Held]]]) -> Iterator[Held]:
+def _named(parts: Sequence[tuple[str, list[TrackedTensor]]]) -> Iterator[TrackedTensor]:
     """Puts the name of its class in front of the tensors of each module, where there are several modules."""
     for place, (name, found) in enumerate(parts):
         same = sum(other == name for other, _ in parts[:place])
@@ -146,16 +148,16 @@ def _named(parts: Sequence[tuple[str, list[Held]]]) -> Iterator[Held]:
         yield from map(functools.partial(_of_network, network), found) if network else found
 
 
-def _of_network(network: str, held: Held) -> Held:
+def _of_network(network: str, held: TrackedTensor) -> TrackedTensor:
     tensor = dataclasses.replace(held.tensor, name=f"{network}.{held.tensor.name}", network=network)
     return dataclasses.replace(held, tensor=tensor)
 
 
-def _of_root(root: nn.Module) -> list[Held]:
+def _of_root(root: nn.Module) -> list[TrackedTensor]:
     return held_of_keras(root) if is_keras(root) else _of_module(root)
 
 
-def _of_module(root: nn.Module) -> list[Held]:
+def _of_module(root: nn.Module) -> list[TrackedTensor]:
     """Returns the parameters and the floating-point buffers of a module."""
     found, flat = [], set()
     for path, module in root.named_modules():
@@ -180,7 +182,7 @@ def _has_numbers(tensor: torch.Tensor) -> bool:
     return not is_lazy(tensor) and not has_no_numbers(tensor)
 
 
-def with_places(found: Iterable[Held], names: Iterable[str] = ()) -> list[Held]:
+def with_places(found: Iterable[TrackedTensor], names: Iterable[str] = ()) -> list[TrackedTensor]:
     """Tells tensors apart that are called alike once the wrappers' names are gone.
 
     Args:
@@ -197,15 +199,15 @@ def with_places(found: Iterable[Held], names: Iterable[str] = ()) -> list[Held]:
     return made
 
 
-def _held(name: str, tensor: torch.Tensor, layer: str, role: str = "parameter") -> Held:
+def _held(name: str, tensor: torch.Tensor, layer: str, role: str = "parameter") -> TrackedTensor:
     if is_partitioned(tensor):
         part = partition_of(tensor)
         info = RecordedTensor(_stripped(name), dtype_of(tensor), part.piece, role, layer, tensor.requires_grad)
-        return Held(info, tensor if part.flat is None else part.flat, part.value, part.gradient, (part.copy,))
+        return TrackedTensor(info, tensor if part.flat is None else part.flat, part.value, part.gradient, (part.copy,))
     info = RecordedTensor(_stripped(name), dtype_of(tensor), piece_of(tensor), role, layer, tensor.requires_grad)
     if tensor.is_complex():
-        return Held(info, tensor, lambda: as_real(local_of(tensor)), lambda: gradient_as_real(tensor))
-    return Held(info, tensor, lambda: local_of(tensor), lambda: gradient_of(tensor))
+        return TrackedTensor(info, tensor, lambda: as_real(local_of(tensor)), lambda: gradient_as_real(tensor))
+    return TrackedTensor(info, tensor, lambda: local_of(tensor), lambda: gradient_of(tensor))
 
 
 def _stripped(name: str) -> str:

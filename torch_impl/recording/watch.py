@@ -11,7 +11,6 @@ from torch import nn
 from samestep.common.steps.record import FOLLOWER, INITIAL, Phase, RecordedStep, absent
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.deleted import CalledModules, Owned, ids_in_use
-from samestep.torch_impl.recording.followed_tensor import Held, nothing
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import as_real
 from samestep.torch_impl.recording.places import layouts, rank_and_world
@@ -20,6 +19,7 @@ from samestep.torch_impl.recording.step.first_weights import FirstWeights, is_fl
 from samestep.torch_impl.recording.step.strays import Strays
 from samestep.torch_impl.recording.step.written import WrittenWeights
 from samestep.torch_impl.recording.tensors import find_tensors, with_places
+from samestep.torch_impl.recording.tracked_tensor import TrackedTensor, nothing
 
 _NOBODY = torch.zeros(0)
 
@@ -31,7 +31,7 @@ class Watch:
         self,
         recorder: Recorder,
         called: Sequence[nn.Module],
-        leaves: Sequence[Held],
+        leaves: Sequence[TrackedTensor],
         initial: FirstWeights | None = None,
         products: str = "",
     ) -> None:
@@ -221,6 +221,6 @@ class Watch:
         return pending
 
 
-def _is_given(held: Held) -> bool:
+def _is_given(held: TrackedTensor) -> bool:
     """Returns whether a tensor that no optimizer updates has a gradient, which a record keeps."""
     return not held.is_updated and held.gradient() is not None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from samestep.common.files.reading import Unreadable, memory_bytes, read_bytes
 from samestep.common.runtime.directory import read_error, reserve_error
-from samestep.common.runtime.engines.meeting import Arrival, find_differences, meet, read_hosts
+from samestep.common.runtime.engines.rendezvous import Arrival, find_differences, meet, read_hosts
 from samestep.common.runtime.engines.table import (
     BY_HAND,
     Place,

@@ -207,10 +207,10 @@ def begin_again(directory: Path) -> Path:
     Raises:
         ConfigError: It cannot be written, or somebody removed it.
     """
-    from samestep.common.runtime.engines.meeting import MEETING  # here: most runs end at their first attempt
+    from samestep.common.runtime.engines.rendezvous import RENDEZVOUS  # here: most runs end at their first attempt
 
     try:
-        (directory / MEETING).unlink(missing_ok=True)
+        (directory / RENDEZVOUS).unlink(missing_ok=True)
         reserve_error(directory)
     except OSError as error:
         raise ConfigError(f"{directory} cannot be written ({error.strerror}); the run cannot continue there.") from None

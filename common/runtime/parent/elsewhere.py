@@ -13,8 +13,8 @@ from samestep.common.errors import SamestepError, WorkerFailed
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.parent.attempts import recorded_end
+from samestep.common.runtime.parent.processes.crash_report import last_lines, read_log
 from samestep.common.runtime.parent.processes.following import Progress, StepTail
-from samestep.common.runtime.parent.processes.obituary import last_lines, read_log
 from samestep.common.strategy import Run
 
 POLL_SECONDS = 1.0

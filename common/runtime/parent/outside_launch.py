@@ -7,7 +7,7 @@ from pathlib import Path
 from samestep.common.errors import WorkerFailed
 from samestep.common.files.written import seal
 from samestep.common.request import Launch
-from samestep.common.runtime.engines.meeting import forget_meeting, read_hosts
+from samestep.common.runtime.engines.rendezvous import forget_rendezvous, read_hosts
 from samestep.common.runtime.parent.judging.finishing import Finished, finish, raise_if_missed
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.process_file import DONE, read_life
@@ -34,7 +34,7 @@ def finish_alone(directory: Path, run: Run, launch: Launch) -> None:
             Finished(directory=directory, run=run, launch=launch, seconds=seconds, alone=alone, hosts=hosts)
         )
     with contextlib.suppress(OSError):  # there is a result
-        forget_meeting(directory, roles)
+        forget_rendezvous(directory, roles)
         seal(directory)
     raise_if_missed(result)
 

@@ -24,8 +24,8 @@ from samestep.common.runtime.fork_protocol import Command, Reply
 from samestep.common.runtime.imports import Imports, import_framework, preload
 from samestep.common.runtime.processes import look
 from samestep.common.runtime.topology import LAUNCHER
+from samestep.common.runtime.worker.child_processes import adopt_orphans, end_children, end_with_parent, reap
 from samestep.common.runtime.worker.keeper import keep, wake_on
-from samestep.common.runtime.worker.offspring import adopt_orphans, end_children, end_with_parent, reap
 from samestep.common.runtime.worker.private_network import Network, NetworkMaker, enter_network
 
 

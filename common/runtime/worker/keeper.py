@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from samestep.common.runtime.fork_protocol import Reply
-from samestep.common.runtime.worker.offspring import adopt_orphans, end_children, end_with_parent, reap
+from samestep.common.runtime.worker.child_processes import adopt_orphans, end_children, end_with_parent, reap
 from samestep.common.runtime.worker.private_network import NetworkMaker
 
 _COMMANDS, _ANSWERS = 0, 1

@@ -22,7 +22,7 @@ from typing import NamedTuple, NoReturn
 
 from samestep.common.runtime.link_addresses import MAX_LINKED
 from samestep.common.runtime.worker import links
-from samestep.common.runtime.worker.offspring import end_with_parent
+from samestep.common.runtime.worker.child_processes import end_with_parent
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1

@@ -21,8 +21,8 @@ from samestep.common.program import Program
 from samestep.common.request import Launch, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import read_config, read_error, write_error
-from samestep.common.runtime.engines.meeting import address_for_others
 from samestep.common.runtime.engines.placing import join, take_place
+from samestep.common.runtime.engines.rendezvous import address_for_others
 from samestep.common.runtime.imports import import_framework
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.processes import Process

@@ -13,7 +13,7 @@ from samestep.common.runtime.directory import ANSWERED
 from samestep.common.runtime.fork_protocol import Reply
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.models.description_request import run_tasks
-from samestep.common.runtime.parent.processes.obituary import ending
+from samestep.common.runtime.parent.processes.crash_report import ending
 from tests.processes import alive
 
 FILE = """

@@ -53,9 +53,9 @@ def test_a_private_network_needs_no_loopback_of_this_machine(monkeypatch: pytest
             return ""
 
     monkeypatch.setattr(network, "HOST", "192.0.2.1")
-    meeting = network.isolate(Allows(), "", 3)
-    assert meeting.private
-    assert len({port for _, port in meeting.addresses}) == 3
+    rendezvous = network.isolate(Allows(), "", 3)
+    assert rendezvous.private
+    assert len({port for _, port in rendezvous.addresses}) == 3
 
 
 def limits(soft: int, hard: int) -> str:

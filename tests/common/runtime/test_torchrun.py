@@ -154,7 +154,7 @@ def test_a_run_of_one_process_needs_no_environment(tmp_path: Path, capsys: pytes
     result = load_result(path)
     assert result.status == "trained"
     assert [(host["host"], host["processes"]) for host in result.hosts] == [(platform.node(), "rank-0")]
-    assert not list(path.glob("meeting*"))
+    assert not list(path.glob("rendezvous*"))
     assert read_state(path).step == 12
 
 

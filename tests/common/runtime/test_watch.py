@@ -14,9 +14,9 @@ from samestep.common.errors import WorkerFailed
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import open_run, read_error, write_error
 from samestep.common.runtime.fork_protocol import Reply
-from samestep.common.runtime.parent.processes.following import Pulses
+from samestep.common.runtime.parent.processes.crash_report import ending, last_lines
+from samestep.common.runtime.parent.processes.following import Heartbeats
 from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
-from samestep.common.runtime.parent.processes.obituary import ending, last_lines
 from samestep.common.runtime.parent.processes.watch import ProcessWatch
 from samestep.common.runtime.process_file import DONE, ProcessFile, read_measured
 from samestep.common.runtime.stack_dumps import DUMP_SIGNAL
@@ -200,17 +200,17 @@ def test_ranks_that_wait_for_each_other_share_a_deadline(watched: Callable[..., 
 
 def test_the_time_of_a_suspended_machine_is_no_silence(tmp_path: Path) -> None:
     now = [100.0]
-    pulses = Pulses(tmp_path, lambda: now[0])
+    heartbeats = Heartbeats(tmp_path, lambda: now[0])
     ProcessFile(tmp_path, "rank-0", 0).enter("train", 7)
 
     def silent(seconds: float) -> float:
         now[0] += seconds
-        return round(pulses.take({0: "rank-0"})[0].silent_seconds, 6)
+        return round(heartbeats.take({0: "rank-0"})[0].silent_seconds, 6)
 
     assert [silent(0.2), silent(0.2), silent(3600.0), silent(0.2)] == [0.0, 0.2, 0.2, 0.4]
     os.utime(tmp_path / "process-rank-0.json", (1, 1))  # any change is a sign of life: clocks may be set
     assert [silent(0.2), silent(1.5)] == [0.0, 1.5]
-    assert pulses.step == 7
+    assert heartbeats.step == 7
 
 
 # --- what others did to the directory ---------------------------------------------------------------------------------

@@ -11,11 +11,11 @@ from samestep.common.objects import objects_of
 from samestep.common.steps.keras.followers import averages_of, find_followers
 from samestep.common.steps.keras.variable_layout import KerasLayout
 from samestep.common.steps.record import RecordedTensor
-from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.keras.layers import GIVEN, in_layout, is_keras, keras_on_torch, keras_tensors
+from samestep.torch_impl.recording.tracked_tensor import TrackedTensor
 
 
-def held_of_keras(root: nn.Module) -> list[Held]:
+def held_of_keras(root: nn.Module) -> list[TrackedTensor]:
     """Returns the tensors of a layer."""
     return [_held(*each) for each in keras_tensors(root)]
 
@@ -33,7 +33,7 @@ def followers_of_keras(modules: Iterable[Any], called: Sequence[Any]) -> list[An
     return find_followers(layers, trained, called, _value_of, lambda each: _value_of(each) is not None)
 
 
-def averages_of_keras(roots: Iterable[nn.Module]) -> Iterator[list[Held]]:
+def averages_of_keras(roots: Iterable[nn.Module]) -> Iterator[list[TrackedTensor]]:
     """Yields the averages that each optimizer keeps (`use_ema`).
 
     Args:
@@ -54,8 +54,8 @@ def averages_of_keras(roots: Iterable[nn.Module]) -> Iterator[list[Held]]:
         ]
 
 
-def _held(tensor: RecordedTensor, value: torch.Tensor, layout: KerasLayout) -> Held:
-    return Held(tensor, value, lambda: in_layout(value, layout), lambda: _gradient_of(value, layout))
+def _held(tensor: RecordedTensor, value: torch.Tensor, layout: KerasLayout) -> TrackedTensor:
+    return TrackedTensor(tensor, value, lambda: in_layout(value, layout), lambda: _gradient_of(value, layout))
 
 
 def _gradient_of(value: torch.Tensor, layout: KerasLayout) -> torch.Tensor | None:

@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 from samestep.common.steps.recording import Recorder
-from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.places import is_of_many
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending, Statistics
 from samestep.torch_impl.recording.step.written import WrittenWeights
 from samestep.torch_impl.recording.tensors import find_tensors
+from samestep.torch_impl.recording.tracked_tensor import TrackedTensor
 
 _AGAINST = -0.5
 """The mean cosine of moves and gradients, as a few projections of each tensor have it, below which moves follow the gradients."""
@@ -21,7 +21,7 @@ _AGAINST = -0.5
 class FirstWeights:
     """The weights before the first pass, which may move buffers, or weights where a script writes them early."""
 
-    def __init__(self, recorder: Recorder, called: Sequence[nn.Module], leaves: Sequence[Held]) -> None:
+    def __init__(self, recorder: Recorder, called: Sequence[nn.Module], leaves: Sequence[TrackedTensor]) -> None:
         """Prepares them as the options say, and looks at what is there.
 
         Args:
@@ -59,7 +59,7 @@ class FirstWeights:
         return given if len(cosines) and cosines.mean() < _AGAINST else None
 
 
-def looked_at(held: Sequence[Held], statistics: Statistics) -> Pending:
+def looked_at(held: Sequence[TrackedTensor], statistics: Statistics) -> Pending:
     """Looks at what tensors hold now.
 
     Args:
@@ -70,11 +70,11 @@ def looked_at(held: Sequence[Held], statistics: Statistics) -> Pending:
         return statistics([each.value() for each in held])
 
 
-def summaries_of(held: Sequence[Held]) -> Statistics:
+def summaries_of(held: Sequence[TrackedTensor]) -> Statistics:
     """Returns what computes the statistics of tensors."""
     return Statistics([each.tensor.piece for each in held], is_float64(held))
 
 
-def is_float64(held: Sequence[Held]) -> bool:
+def is_float64(held: Sequence[TrackedTensor]) -> bool:
     """Returns whether all tensors are, and there are any."""
     return bool(held) and all(each.tensor.dtype == "float64" for each in held)

@@ -9,8 +9,8 @@ from collections.abc import Sequence, Set
 
 import torch
 
-from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.statistics import Pending, Statistics
+from samestep.torch_impl.recording.tracked_tensor import TrackedTensor
 
 _Key = tuple[weakref.ref[torch.Tensor], int]
 
@@ -30,7 +30,7 @@ class Strays:
         """Keeps no parameter alive."""
         self._trained, self._num_held = {}, 0
 
-    def see(self, held: Sequence[Held], updated: Set[int], statistics: Statistics) -> None:
+    def see(self, held: Sequence[TrackedTensor], updated: Set[int], statistics: Statistics) -> None:
         """Looks at the gradients once a step, after its updates and before they are set to zero.
 
         Args:

@@ -14,9 +14,9 @@ import torch
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.record import MOVED, UPDATED, Phase
 from samestep.common.steps.recording import DENSE_STEPS, Recorder
-from samestep.torch_impl.recording.followed_tensor import Held
 from samestep.torch_impl.recording.pieces import is_wrapped
 from samestep.torch_impl.recording.statistics import Pending
+from samestep.torch_impl.recording.tracked_tensor import TrackedTensor
 
 _VERSION = operator.attrgetter("_version")
 _EXPECTED = 100
@@ -32,7 +32,7 @@ class Samples:
     model to the host.
     """
 
-    def __init__(self, held: Sequence[Held]) -> None:
+    def __init__(self, held: Sequence[TrackedTensor]) -> None:
         """Takes none yet.
 
         Args:
@@ -74,7 +74,7 @@ class Samples:
 class WrittenWeights:
     """The weights that a script writes in each step in turn."""
 
-    def __init__(self, recorder: Recorder, look: Callable[[], Pending], held: Sequence[Held]) -> None:
+    def __init__(self, recorder: Recorder, look: Callable[[], Pending], held: Sequence[TrackedTensor]) -> None:
         """Nothing is written yet.
 
         Args:
@@ -93,7 +93,7 @@ class WrittenWeights:
         self._is_restored = False
         self.follow(held)
 
-    def follow(self, held: Sequence[Held]) -> None:
+    def follow(self, held: Sequence[TrackedTensor]) -> None:
         """Follows tensors from now on.
 
         Args:
@@ -198,7 +198,7 @@ def _is_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     return (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
 
 
-def _is_plain(held: Held) -> bool:
+def _is_plain(held: TrackedTensor) -> bool:
     owner = held.owner
     is_whole = type(owner) in (torch.Tensor, torch.nn.Parameter) and held.tensor.piece == Piece.whole(owner.shape)
     return is_whole and owner.layout is torch.strided and not owner.is_meta and not is_wrapped(owner)

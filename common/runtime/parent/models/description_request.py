@@ -8,8 +8,8 @@ from pathlib import Path
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import ANSWERED, DESCRIBE, read_error, write_json
+from samestep.common.runtime.parent.processes.crash_report import last_lines, read_log
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
-from samestep.common.runtime.parent.processes.obituary import last_lines, read_log
 from samestep.common.workload.declared import absolute_source
 
 _POLL_SECONDS = 0.5

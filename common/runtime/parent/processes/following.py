@@ -82,15 +82,15 @@ class AwakeClock:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pulse:
+class Heartbeat:
     """The last progress that one process showed, and for how long it has shown nothing new."""
 
     life: Life
     silent_seconds: float
 
 
-class Pulses:
-    """The pulses of a run's processes. The time between two calls that are far apart does not count as silence."""
+class Heartbeats:
+    """The heartbeats of a run's processes. The time between two calls that are far apart does not count as silence."""
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Starts the clock.
@@ -103,18 +103,18 @@ class Pulses:
         self._seen: dict[int, tuple[float, float]] = {}
         self.step = 0
 
-    def take(self, roles: Mapping[int, str]) -> dict[int, Pulse]:
+    def take(self, roles: Mapping[int, str]) -> dict[int, Heartbeat]:
         """Checks every process, and sets `step` to the furthest step of any of them.
 
         Args:
             roles: The roles of the processes.
         """
         now = self._clock.now()
-        pulses = {}
+        heartbeats = {}
         for worker, role in roles.items():
             life = read_life(self._directory, role)
             if self._seen.get(worker, (None, 0))[0] != life.seen:
                 self._seen[worker] = life.seen, now
-            pulses[worker] = Pulse(life, now - self._seen[worker][1])
+            heartbeats[worker] = Heartbeat(life, now - self._seen[worker][1])
             self.step = max(self.step, life.step)
-        return pulses
+        return heartbeats

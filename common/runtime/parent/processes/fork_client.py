@@ -16,8 +16,8 @@ from samestep.common.catalog import framework_info, require
 from samestep.common.errors import WorkerFailed
 from samestep.common.files.writing import create
 from samestep.common.request import RunConfig
+from samestep.common.runtime.parent.processes.crash_report import ending, last_lines
 from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
-from samestep.common.runtime.parent.processes.obituary import ending, last_lines
 from samestep.common.runtime.parent.processes.server_processes import ServerProcesses
 from samestep.common.runtime.parent.processes.started import STARTED, hold_signals
 from samestep.common.runtime.processes import Process, is_stopped, module_line

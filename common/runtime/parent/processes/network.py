@@ -45,7 +45,7 @@ def free_ports(count: int) -> list[int]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Meeting:
+class Rendezvous:
     """Where the processes of a run find each other.
 
     Attributes:
@@ -59,7 +59,7 @@ class Meeting:
     environment: Mapping[str, str] = dataclasses.field(default_factory=lambda: bypass_proxies([HOST], os.environ))
 
 
-def meet(server: ForkClient, danger: str, specs: Sequence[ProcessSpec], bandwidth: str | None) -> Meeting:
+def meet(server: ForkClient, danger: str, specs: Sequence[ProcessSpec], bandwidth: str | None) -> Rendezvous:
     """Decides where the processes of a run find each other.
 
     Args:
@@ -72,7 +72,7 @@ def meet(server: ForkClient, danger: str, specs: Sequence[ProcessSpec], bandwidt
         Unavailable: There is no such network here.
     """
     if not any(spec.environment for spec in specs):
-        return Meeting()
+        return Rendezvous()
     if bandwidth is None:
         return isolate(server, danger, len(specs))
     from samestep.common.flag_words import read_bandwidth  # here: few runs have links of their own
@@ -80,7 +80,7 @@ def meet(server: ForkClient, danger: str, specs: Sequence[ProcessSpec], bandwidt
     return link(server, len(specs), read_bandwidth(bandwidth))
 
 
-def isolate(server: ForkClient, danger: str, count: int) -> Meeting:
+def isolate(server: ForkClient, danger: str, count: int) -> Rendezvous:
     """Makes a private network for a run. If the machine allows none, it prints who can connect to the run's ports.
 
     Args:
@@ -93,7 +93,7 @@ def isolate(server: ForkClient, danger: str, count: int) -> Meeting:
     """
     reason = server.make_network()
     if not reason:
-        return Meeting([(HOST, FIRST_PRIVATE_PORT + place) for place in range(count)], True)
+        return Rendezvous([(HOST, FIRST_PRIVATE_PORT + place) for place in range(count)], True)
     ports = free_ports(count)
     if danger:
         named = danger.format(ports=f"TCP port{'s' if len(ports) > 1 else ''} {', '.join(map(str, ports))}")
@@ -101,10 +101,10 @@ def isolate(server: ForkClient, danger: str, count: int) -> Meeting:
             f"samestep: no private network here ({reason}): until this run ends, {named}; see docs/security.md",
             file=sys.stderr,
         )
-    return Meeting([(HOST, port) for port in ports])
+    return Rendezvous([(HOST, port) for port in ports])
 
 
-def link(server: ForkClient, count: int, bits_per_second: int) -> Meeting:
+def link(server: ForkClient, count: int, bits_per_second: int) -> Rendezvous:
     """Makes a private network in which each process has its own link to the others.
 
     Args:
@@ -121,7 +121,7 @@ def link(server: ForkClient, count: int, bits_per_second: int) -> Meeting:
         raise Unavailable(f"no links for --bandwidth here ({reason}); leave out --bandwidth, or see docs/measuring.md")
     addresses = [(address(place), FIRST_PRIVATE_PORT) for place in range(count)]
     names = dict.fromkeys(("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), DEVICE)
-    return Meeting(addresses, True, {**bypass_proxies((host for host, _ in addresses), os.environ), **names})
+    return Rendezvous(addresses, True, {**bypass_proxies((host for host, _ in addresses), os.environ), **names})
 
 
 def start(
@@ -143,16 +143,16 @@ def start(
         progress: Called at every window's end.
     """
     specs = run.strategy.topology(run)
-    meeting = meet(server, run.strategy.danger_of_open_ports, specs, launch.bandwidth)
+    rendezvous = meet(server, run.strategy.danger_of_open_ports, specs, launch.bandwidth)
     independent = not run.strategy.synchronous(run.options)
     for spec in specs:
         forget(directory, spec.role)
     watch = ProcessWatch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
     try:
         for place, spec in enumerate(specs):
-            own = {**meeting.environment, **environment, **fill_in(spec, meeting.addresses)}
+            own = {**rendezvous.environment, **environment, **fill_in(spec, rendezvous.addresses)}
             log = directory / f"{spec.role}.log"
-            watch.processes[server.start_worker(directory, log, own, place if meeting.private else None)] = spec
+            watch.processes[server.start_worker(directory, log, own, place if rendezvous.private else None)] = spec
     except BaseException:
         watch.stop()
         raise

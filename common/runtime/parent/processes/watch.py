@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from samestep.common.catalog import framework_info
 from samestep.common.errors import ERRORS, WorkerFailed
 from samestep.common.runtime.directory import read_error
-from samestep.common.runtime.parent.processes.following import Progress, Pulse, Pulses, StepTail
+from samestep.common.runtime.parent.processes.crash_report import crash_report, last_lines, read_log
+from samestep.common.runtime.parent.processes.following import Heartbeat, Heartbeats, Progress, StepTail
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
-from samestep.common.runtime.parent.processes.obituary import last_lines, obituary, read_log
 from samestep.common.runtime.process_file import DONE, EVALUATE, read_life
 from samestep.common.strategy import ProcessSpec
 
@@ -67,7 +67,7 @@ class ProcessWatch:
     _said: dict[int, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._pulses = Pulses(self.directory)
+        self._heartbeats = Heartbeats(self.directory)
         self._module = framework_info(self.framework).module
         self._tail = StepTail(self.directory)
 
@@ -80,12 +80,12 @@ class ProcessWatch:
         try:
             while not all(worker in self.codes for worker, spec in self.processes.items() if not spec.serves):
                 self._poll()
-                self._tail.show(self.progress, self._pulses.step)
+                self._tail.show(self.progress, self._heartbeats.step)
                 if self._failed():
                     self._drain(GRACE_SECONDS)
                     raise self._failure()
                 self._check_deadlines()
-            self._tail.show(self.progress, self._pulses.step)
+            self._tail.show(self.progress, self._heartbeats.step)
         finally:
             self.stop()
 
@@ -137,7 +137,7 @@ class ProcessWatch:
 
     def _failure(self) -> BaseException:
         if not self.directory.exists():
-            return WorkerFailed(f"{self.directory} was removed while the run was at step {self._pulses.step}")
+            return WorkerFailed(f"{self.directory} was removed while the run was at step {self._heartbeats.step}")
         failed = self._failed()
         role, left = read_error(self.directory) or ("", None)
         if left is not None and not isinstance(left, WorkerFailed):
@@ -154,20 +154,20 @@ class ProcessWatch:
         return WorkerFailed(self._obituary(worker, what, said="" if os.strerror(errno.ENOSPC) in what else None))
 
     def _check_deadlines(self) -> None:
-        pulses = self._pulses.take({worker: spec.role for worker, spec in self.processes.items()})
-        self._release(pulses)
-        first = next(iter(pulses.values())).life
+        heartbeats = self._heartbeats.take({worker: spec.role for worker, spec in self.processes.items()})
+        self._release(heartbeats)
+        first = next(iter(heartbeats.values())).life
         if self.progress is not None and first.phase == EVALUATE and first.step:
             self.progress(first.step, [], 0.0)
         working = [worker for worker, spec in self.processes.items() if not spec.serves]
         if all(worker in self.codes for worker in working):
             return  # the last of them has just ended
-        first_step = any(pulse.life.phase == "first step" for pulse in pulses.values())
-        late = [w for w, p in pulses.items() if w not in self.codes and p.silent_seconds > self.timeout_seconds / 2]
+        first_step = any(heartbeat.life.phase == "first step" for heartbeat in heartbeats.values())
+        late = [w for w, p in heartbeats.items() if w not in self.codes and p.silent_seconds > self.timeout_seconds / 2]
         stopped = [worker for worker in late if self.server.is_stopped(worker)]  # they compile nothing
         limit = self.timeout_seconds * (FIRST_STEP_FACTOR if first_step and not stopped else 1)
-        silent = {w: p for w, p in pulses.items() if w not in self.codes and p.silent_seconds > limit / 2}
-        if min(pulses[worker].silent_seconds for worker in working) > limit:  # servers show life in any case
+        silent = {w: p for w, p in heartbeats.items() if w not in self.codes and p.silent_seconds > limit / 2}
+        if min(heartbeats[worker].silent_seconds for worker in working) > limit:  # servers show life in any case
             raise self._hang(silent, limit, dict.fromkeys(stopped, ()) or self._dump_stacks(list(silent)))
         overdue = [w for w in working if self.independent and w in silent and silent[w].silent_seconds > limit]
         for worker in overdue:
@@ -179,7 +179,7 @@ class ProcessWatch:
                 if not waits(stacks[worker], self._module):  # at a window's end, a rank may well wait for a slow one
                     raise self._hang(silent, limit, stacks)
 
-    def _hang(self, silent: Mapping[int, Pulse], limit: float, stacks: "Mapping[int, Stack]") -> WorkerFailed:
+    def _hang(self, silent: Mapping[int, Heartbeat], limit: float, stacks: "Mapping[int, Stack]") -> WorkerFailed:
         """Makes the error that names the process which the others wait for.
 
         Args:
@@ -201,11 +201,11 @@ class ProcessWatch:
         at = stacks[worker][0] if stacks[worker] else None
         return WorkerFailed(self._obituary(worker, f"{what}; {advice}", at, self._said.get(worker)))
 
-    def _release(self, pulses: Mapping[int, Pulse]) -> None:
+    def _release(self, heartbeats: Mapping[int, Heartbeat]) -> None:
         """Ends those that do not leave although all there is to measure has been written."""
         here = [w for w, spec in self.processes.items() if w not in self.codes and not spec.serves]
         patience = min(TEARDOWN_SECONDS, self.timeout_seconds / 2)
-        idle = all(pulses[w].life.phase == DONE and pulses[w].silent_seconds > patience for w in here)
+        idle = all(heartbeats[w].life.phase == DONE and heartbeats[w].silent_seconds > patience for w in here)
         if here and idle and not self._released:
             self._dump_stacks(here)
             self._released.update(here)
@@ -230,4 +230,4 @@ class ProcessWatch:
         return self.directory / f"{self.processes[worker].role}.log"
 
     def _obituary(self, worker: int, what: str, at: "Frame | None" = None, said: str | None = None) -> str:
-        return obituary(self.directory, self.processes[worker].role, what, at, said)
+        return crash_report(self.directory, self.processes[worker].role, what, at, said)

@@ -1,8 +1,8 @@
 """How the processes of a run that our launcher did not start meet: by files in the run directory, which all hosts share.
 
-Each process writes `meeting-ROLE.json`: a random number of its own, and an address. Process 0 collects them in `meeting.json`.
-A process trusts a list only once every process has confirmed the very same one, so files of an earlier attempt are never used:
-no process confirms them.
+Each process writes `rendezvous-ROLE.json`: a random number of its own, and an address. Process 0 collects them in
+`rendezvous.json`. A process trusts a list only once every process has confirmed the very same one, so files of an earlier attempt
+are never used: no process confirms them.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.measured import validate
 
 POLL_SECONDS = 0.02
-MEETING = "meeting.json"
+RENDEZVOUS = "rendezvous.json"
 CLOCK_SECONDS = 1.0
 """How far a host's clock may be off the file system's clock before it is reported."""
 
@@ -81,9 +81,9 @@ def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, second
             come = tuple(dataclasses.replace(each, confirmed="") for each in present if each)
             if all(present) and come != collected.arrivals:
                 collected = Collected(os.urandom(8).hex(), arrivals=come)
-                write_json(directory / MEETING, collected)
+                write_json(directory / RENDEZVOUS, collected)
             if come == collected.arrivals and all(each and each.confirmed == collected.version for each in present[1:]):
-                write_json(directory / MEETING, dataclasses.replace(collected, complete=True))
+                write_json(directory / RENDEZVOUS, dataclasses.replace(collected, complete=True))
                 return come
         else:
             collected = _collected(directory)
@@ -158,14 +158,14 @@ def find_differences(hosts: Sequence[Mapping[str, str]]) -> str:
     return "; ".join(found)
 
 
-def forget_meeting(directory: Path, roles: Sequence[str]) -> None:
+def forget_rendezvous(directory: Path, roles: Sequence[str]) -> None:
     """Removes the files with which the processes met.
 
     Args:
         directory: The run directory.
         roles: The roles of all processes.
     """
-    for path in (directory / MEETING, *(_file(directory, role) for role in roles)):
+    for path in (directory / RENDEZVOUS, *(_file(directory, role) for role in roles)):
         path.unlink(missing_ok=True)
 
 
@@ -179,7 +179,7 @@ def _missing(directory: Path, roles: Sequence[str], index: int, seconds: float) 
 
 
 def _file(directory: Path, role: str) -> Path:
-    return directory / f"meeting-{role}.json"
+    return directory / f"rendezvous-{role}.json"
 
 
 def _write(directory: Path, role: str, arrival: Arrival) -> None:
@@ -195,6 +195,6 @@ def _read(path: Path) -> Arrival | None:
 
 def _collected(directory: Path) -> Collected:
     try:
-        return validate(Collected, read_json(directory / MEETING), "it")
+        return validate(Collected, read_json(directory / RENDEZVOUS), "it")
     except (Unreadable, ConfigError):
         return Collected()  # not there yet

@@ -11,7 +11,7 @@ from samestep.torch_impl.recording.partitions import Copy
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Held:
+class TrackedTensor:
     """A tensor of the script.
 
     Attributes:

@@ -10,8 +10,15 @@ import pytest
 from samestep.common.errors import WorkerFailed
 from samestep.common.files.writing import open_directory
 from samestep.common.runtime.engines import placing
-from samestep.common.runtime.engines.meeting import MEETING, Arrival, find_differences, forget_meeting, meet, read_hosts
 from samestep.common.runtime.engines.placing import interface_of, join, own_address
+from samestep.common.runtime.engines.rendezvous import (
+    RENDEZVOUS,
+    Arrival,
+    find_differences,
+    forget_rendezvous,
+    meet,
+    read_hosts,
+)
 from samestep.common.runtime.topology import tf_cluster
 from samestep.common.strategy import ProcessSpec
 
@@ -50,8 +57,8 @@ def test_all_meet_and_what_an_earlier_attempt_left_is_never_taken(directory: Pat
         assert not waited and not any(each.done() for each in early)
         late = pool.submit(meet, directory, ROLES, 2, arrival("c2"), 10)
         assert [[a.nonce for a in each.result()] for each in (*early, late)] == [["c0", "c1", "c2"]] * 3
-    forget_meeting(directory, ROLES)
-    assert not list(directory.glob("meeting*"))
+    forget_rendezvous(directory, ROLES)
+    assert not list(directory.glob("rendezvous*"))
 
 
 def test_a_directory_that_is_not_shared_is_one_line(tmp_path: Path) -> None:
@@ -71,8 +78,8 @@ def test_a_directory_that_is_not_shared_is_one_line(tmp_path: Path) -> None:
 
 
 def test_damaged_files_are_waited_for(directory: Path) -> None:
-    (directory / MEETING).write_text('{"version": 5}')
-    (directory / "meeting-worker-1.json").write_text("[")
+    (directory / RENDEZVOUS).write_text('{"version": 5}')
+    (directory / "rendezvous-worker-1.json").write_text("[")
     with pytest.raises(WorkerFailed, match="worker-1, worker-2 wrote nothing"):
         meet(directory, ROLES, 0, arrival("a0"), 0.2)
 
@@ -141,7 +148,7 @@ def test_a_clock_that_is_off_is_told(directory: Path, monkeypatch: pytest.Monkey
     def clock() -> float:
         if threading.current_thread().name != "late":
             return now()
-        while not (directory / MEETING).exists():  # the first has seen what this one wrote ahead of its clock
+        while not (directory / RENDEZVOUS).exists():  # the first has seen what this one wrote ahead of its clock
             time.sleep(0.001)
         return now() + 90
 

@@ -48,7 +48,7 @@ def last_lines(text: str, count: int = 3) -> str:
     return "".join(f"\n    {line[:300]}" for line in lines[-count:])
 
 
-def obituary(directory: Path, role: str, what: str, at: "Frame | None" = None, said: str | None = None) -> str:
+def crash_report(directory: Path, role: str, what: str, at: "Frame | None" = None, said: str | None = None) -> str:
     """Makes the message about a process: what happened to it, in which phase and step, where its log is and how the log ends.
 
     Args:
