@@ -238,7 +238,7 @@ FEATURES = {
     "batch_norm": ["batch_norm", "batch_norms"],
     "tied": ["tied"],
     "ignored": ["ignored", "ignores_targets"],
-    "experts": ["experts", "num_experts", "balance_of"],
+    "experts": ["experts", "balance_of"],
     "style": ["is_llama"],
 }
 """Feature of a model -> the words that name it."""

@@ -8,7 +8,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.features import Features
 from samestep.common.features.batch_norm.feature import BATCH_NORM
 from samestep.common.features.dropout.feature import DROPOUT
-from samestep.common.features.experts.balance import balance_of, num_experts
+from samestep.common.features.experts.balance import balance_of
 from samestep.common.features.experts.feature import EXPERTS
 from samestep.common.features.feature import Feature, LayerExchange, RunningBuffers, Suspect
 from samestep.common.flags import flags
@@ -78,7 +78,7 @@ def mask_bytes(model: ModelSpec) -> int:
 
 def balanced_numbers(model: ModelSpec) -> int:
     """Returns how many numbers a load-balancing loss keeps for all examples together."""
-    return model.facts.sizes.layers * num_experts(model) if balance_of(model) else 0
+    return model.facts.sizes.layers * model.facts.sizes.routed_experts if balance_of(model) else 0
 
 
 def find_suspects(run: Run) -> list[Suspect]:

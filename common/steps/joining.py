@@ -15,10 +15,10 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.steps.joined_ranks import JoinedRanks
 from samestep.common.steps.log import METRICS
-from samestep.common.steps.made_anew import with_networks_joined
 from samestep.common.steps.rank_reading import RankHead, read_head, read_steps
 from samestep.common.steps.record import Phase, rank_files
 from samestep.common.steps.recorded_run import ReadAnew, RecordedRun, RunStep
+from samestep.common.steps.recreated_networks import with_networks_joined
 
 HowFar = Callable[[int, float], None]
 """A function that is called at intervals with the step that is read, and the share of the record that has been read."""

@@ -26,21 +26,16 @@ AS_WRITTEN = "it needs shapes that are known before a step, and how many tokens 
 """Why a mixture of experts takes no technique that compiles a pass."""
 
 
-def num_experts(model: ModelSpec) -> int:
-    """Returns the number of experts of each block; 0 if it has none."""
-    return model.facts.sizes.routed_experts
-
-
 def balance_of(model: ModelSpec) -> float:
     """Returns the weight of the load-balancing loss; 0 for a model without experts."""
-    return float(model.facts.settings.get("balance") or 0.0) if num_experts(model) else 0.0
+    return float(model.facts.settings.get("balance") or 0.0) if model.facts.sizes.routed_experts else 0.0
 
 
 def scale_of(run: Run) -> float:
     """Returns the factor of a block's sum over experts of (tokens that take it) x (sum of its probabilities)."""
     model = run.workload.model
     tokens = run.batch_size * num_positions(model)
-    return balance_of(model) * num_experts(model) / (model.facts.sizes.top_k * tokens * tokens)
+    return balance_of(model) * model.facts.sizes.routed_experts / (model.facts.sizes.top_k * tokens * tokens)
 
 
 def check_balance(run: Run) -> None:
@@ -50,7 +45,7 @@ def check_balance(run: Run) -> None:
         ConfigError: It is asked for.
     """
     model = run.workload.model
-    if not num_experts(model):
+    if not model.facts.sizes.routed_experts:
         return
     if run.product_bytes != run.item_bytes:
         raise ConfigError(
@@ -87,5 +82,5 @@ def summed_tokens(run: Run, phase: str) -> Mapping[str, Send]:
     model = run.workload.model
     if phase != "forward" or not balance_of(model) or not run.mesh.batch_axes:
         return {}
-    size = model.facts.sizes.layers * num_experts(model) * run.item_bytes
+    size = model.facts.sizes.layers * model.facts.sizes.routed_experts * run.item_bytes
     return {"balance": Send(phase, "all_reduce", run.mesh.only_axis, run.num_devices, size)}
