@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 MASKS = "attention_mask", "padding_mask"
 """The names that models give to the argument that hides padding."""
+WHOLE = ":"
+"""The end of the name of an argument that has no row for each example, such as the edges of a graph: one hash for each call."""
 
 
 def names_of(kinds: type | tuple[type, ...], arguments: Sequence[object], keywords: Mapping[str, object]) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import numpy as np
 
+from samestep.common.steps.argument_names import WHOLE
 from samestep.common.steps.record import Phase, RecordedTensor, RecordHeader
 
 OF_STAGE = re.compile(r"rank\d+\.")
@@ -137,6 +138,14 @@ class RunStep:
 
     def of_arguments(self) -> dict[str, list[int]]:
         """Returns the hashes of each argument for all ranks in order; what several ranks were all called on counts once."""
+        return {name: each for name, each in self._hashes_of_arguments().items() if not name.endswith(WHOLE)}
+
+    def whole_arguments(self) -> dict[str, set[int]]:
+        """Returns the hashes of each argument that has no row for each example, such as the edges of a graph."""
+        found = self._hashes_of_arguments().items()
+        return {name.removesuffix(WHOLE): {*each} for name, each in found if name.endswith(WHOLE)}
+
+    def _hashes_of_arguments(self) -> dict[str, list[int]]:
         own = [self.arguments[rank] for rank in own_ranks(self.rows or {})] if self.arguments else []
         names = dict.fromkeys(name for each in own for name in each)
         whole = {name: b"".join(each.get(name, b"") for each in own) for name in names}

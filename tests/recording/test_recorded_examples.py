@@ -126,7 +126,7 @@ def test_sparse_examples_count_as_dense_ones() -> None:
 def test_sparse_examples_may_be_wider_than_memory() -> None:
     """Only the coefficients of the numbers that there are are computed; the last is the first of the next input."""
     torch = pytest.importorskip("torch")
-    from samestep.torch_impl.recording.step.examples import sums_of
+    from samestep.torch_impl.recording.step.sums import sums_of
 
     places = [[0, 1, 1], [5, 0, INPUT_STRIDE]]
     wide = torch.sparse_coo_tensor(places, [3, -1, 2], (2, INPUT_STRIDE + 1), check_invariants=True)

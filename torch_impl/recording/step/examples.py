@@ -1,6 +1,7 @@
 """Which examples the model was called on: the mirror of common/steps/rows.py.
 
-The tensors of a call that have as many rows as its first one make the hashes together; a packed batch is one row. The padding
+The tensors of a call that have as many rows as its first one make the hashes together; a packed batch is one row. One that has
+another number of rows, such as the edges of a graph, is no part of an example: it has a hash of its own. The padding
 that an `attention_mask` or a `padding_mask` hides counts as zero, whatever a batch is padded with and on which side.
 A tensor that asks for a gradient, or that a model returned within the step or with a gradient in the one before, is a result
 and no data: its last bits may differ where the data are the same. So are rows of a result in a batch that holds data as well,
@@ -8,23 +9,23 @@ as a discriminator may be given it.
 """
 
 import functools
-import operator
 from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from samestep.common.steps.argument_names import names_of
-from samestep.common.steps.rows import coefficients, is_channels_last, signed_coefficients
+from samestep.common.steps.argument_names import WHOLE, names_of
 from samestep.torch_impl.recording.pieces import has_no_numbers, is_wrapped, local_of, unwrapped
 from samestep.torch_impl.recording.step.arguments import Arguments
 from samestep.torch_impl.recording.step.memory import Memory, Sums, on_host
 from samestep.torch_impl.recording.step.padding import leading_of, padding_of, without_padding
 from samestep.torch_impl.recording.step.results import Results
-from samestep.torch_impl.recording.step.sparse import entries_of, has_sparse_rows, values_of
+from samestep.torch_impl.recording.step.sparse import has_sparse_rows, values_of
+from samestep.torch_impl.recording.step.sums import sums_of, together
 
-_SINGLE = torch.float32  # before float64 mode renames it
+_MOST_NUMBERS = 2**20
+"""Of an argument that is hashed as a whole: a larger mask would cost more than it tells."""
 
 
 class Examples:
@@ -63,10 +64,12 @@ class Examples:
         if not given:
             return []
         inputs = [*given.values()]
-        rows, shown = inputs[0].shape[0], None
+        rows, shown, whole = inputs[0].shape[0], None, dict[int, Sums]()
         if len(inputs) > 1:
             if inputs[0].ndim == 1 and not tensors_in(arguments):
                 rows = leading_of(inputs).shape[0]
+            others = {place: each for place, each in given.items() if each.shape[0] != rows}
+            whole = {place: sums_of(0, each.reshape(1, -1)) for place, each in others.items() if _is_small(each)}
             given = {place: each for place, each in given.items() if each.shape[0] == rows}
             inputs = [*given.values()]
         hashed = inputs
@@ -79,13 +82,16 @@ class Examples:
             alone = [sums := sums_of(0, hashed[0], out)]
         else:
             alone = [sums_of(place, each, self.arguments.memory(rows)) for place, each in enumerate(hashed)]
-            sums = functools.reduce(functools.partial(_together, out=out), alone)
+            sums = functools.reduce(functools.partial(together, out=out), alone)
         if results and (is_data := _are_data(inputs[0], results)) is not None:
             sums, *alone = (on_host(each)[is_data] for each in (sums, *alone))
         self._sums.append(sums)
-        if len(alone) > 1:
+        if len(alone) > 1 or whole:
             names = names_of((torch.Tensor, PackedSequence), arguments, keywords)
-            self.arguments.add([names[place] for place in given], alone)
+            if len(alone) > 1:
+                self.arguments.add([names[place] for place in given], alone)
+            for place, each in whole.items():
+                self.arguments.add([names[place] + WHOLE], [each])
         return inputs
 
     def given(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> list[torch.Tensor]:
@@ -168,6 +174,10 @@ def _has_rows(tensor: torch.Tensor) -> bool:
     return not tensor.is_complex() and not tensor.is_nested
 
 
+def _is_small(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and tensor.numel() <= _MOST_NUMBERS
+
+
 def memory_of(tensor: torch.Tensor) -> int:
     """Returns where the numbers of a tensor lie."""
     inner = unwrapped(tensor)
@@ -187,60 +197,3 @@ def tensors_in(values: Sequence[object]) -> list[torch.Tensor]:
         elif isinstance(value, Mapping):
             found += tensors_in([value[name] for name in sorted(value, key=str)])
     return found
-
-
-def sums_of(place: int, tensor: torch.Tensor, out: torch.Tensor | None = None, before: Sums | None = None) -> Sums:
-    """Sums words x coefficients.
-
-    Args:
-        place: The place of the input among those of the call.
-        tensor: The input, [examples, ...].
-        out: Memory of the host that may take them.
-        before: The sums of other inputs of the call, which are added.
-    """
-    if tensor.layout is not torch.strided:
-        return _together(_sparse_sums(place, tensor), before)
-    if tensor.ndim == 4 and is_channels_last(tensor.shape):
-        tensor = tensor.movedim(3, 1)
-    flat = tensor if tensor.ndim == 2 else tensor.reshape(tensor.shape[0], -1)
-    is_on_host, size = flat.is_cpu, flat.shape[1]
-    if flat.is_floating_point():
-        bits = flat.to(_SINGLE).contiguous().view(torch.int32)
-        if is_on_host:
-            return _together(np.einsum("ij,j->i", bits.numpy().view(np.uint32), coefficients(place, size)), before)
-        words = bits.to(torch.int64) & 0xFFFFFFFF
-    else:
-        words = flat if flat.dtype is torch.int64 else flat.to(torch.int64)
-    by = _coefficients(place, size, words.device)
-    if not is_on_host:
-        return _together((words * by).sum(1), before)
-    if before is None:
-        return torch.mv(words, by, out=out)
-    if isinstance(before, torch.Tensor) and before.is_cpu:
-        return torch.addmv(before, words, by, out=out)
-    return _together(torch.mv(words, by, out=out), before)
-
-
-def _together(sums: Sums, before: Sums | None, out: torch.Tensor | None = None) -> Sums:
-    if before is None:
-        return sums
-    if isinstance(sums, torch.Tensor) and isinstance(before, torch.Tensor) and sums.device == before.device:
-        return torch.add(sums, before, out=out if sums.is_cpu else None)
-    return on_host(sums) + on_host(before)
-
-
-def _sparse_sums(place: int, tensor: torch.Tensor) -> torch.Tensor:
-    examples, places, values = entries_of(tensor)
-    if values.is_floating_point():
-        words = values.to(_SINGLE).view(torch.int32).to(torch.int64) & 0xFFFFFFFF
-    else:
-        words = values.to(torch.int64)
-    products = words * signed_coefficients(place, places, operator.rshift)
-    return torch.zeros(len(tensor), dtype=torch.int64, device=words.device).index_add_(0, examples, products)
-
-
-@functools.lru_cache(64)
-def _coefficients(place: int, size: int, device: torch.device) -> torch.Tensor:
-    if size & (size - 1):  # as coefficients() itself does
-        return _coefficients(place, 1 << size.bit_length(), device)[:size]
-    return torch.from_numpy(coefficients(place, size).view(np.int64)).to(device)

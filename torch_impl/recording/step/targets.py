@@ -17,9 +17,9 @@ from torch.nn.functional import pad
 from samestep.common.steps.rows import signed
 from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.step.batches import Batches
-from samestep.torch_impl.recording.step.examples import sums_of
 from samestep.torch_impl.recording.step.losses import Roots
 from samestep.torch_impl.recording.step.memory import Memory, Sums, on_host
+from samestep.torch_impl.recording.step.sums import sums_of
 
 _MOST_NODES, _MOST_MISSES = 12, 3
 """A loss function is near the end of the graph. If a few passes have none there, the script writes its losses by hand."""
