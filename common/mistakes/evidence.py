@@ -46,6 +46,7 @@ class Side:
         shares_layers: Whether its ranks hold parts of the same layers (tensor parallelism), so they need the same examples.
         earlier: The learning rate and a hash of the examples of each step before these, if the other run continues after them.
         class_weights: For each rank, a hash of the class weights that its loss functions were given; 0 without any.
+        whole_arguments: The hashes of each argument of the model that has no row for each example.
     """
 
     world: int
@@ -76,6 +77,7 @@ class Side:
     shares_layers: bool = False
     earlier: tuple[tuple[float, int | None], ...] = ()
     class_weights: frozenset[int] = frozenset()
+    whole_arguments: Mapping[str, set[int]] = dataclasses.field(default_factory=dict)
 
     @property
     def examples(self) -> collections.Counter[int]:

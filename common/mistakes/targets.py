@@ -1,8 +1,9 @@
 """Mistakes in what a loss is computed with: other targets, another formula, a model in evaluation mode."""
 
 from samestep.common.mistakes.evidence import Evidence
-from samestep.common.mistakes.mistake import Mistake, Words, spell
+from samestep.common.mistakes.mistake import Mistake, Words, few, spell
 from samestep.common.mistakes.seen_tensor import common_ratio, differing
+from samestep.common.steps.argument_names import called
 from samestep.common.steps.gradient_transforms import CLIP_VALUE
 
 
@@ -16,7 +17,7 @@ def _targets_differ(evidence: Evidence) -> Words | None:
 
 
 def _other_loss(evidence: Evidence) -> Words | None:
-    """The same inputs and weights give another loss, and no factor explains it."""
+    """The same examples and weights give another loss, and no factor explains it."""
     ratio = evidence.loss_ratio
     rows = evidence.a.rows is not None and evidence.a.examples == evidence.b.examples
     # of what one run alone has, or what a script has written, nobody knows whether it is the same
@@ -29,11 +30,17 @@ def _other_loss(evidence: Evidence) -> Words | None:
     if any(evidence.scalars(CLIP_VALUE)):
         why = f"{spell(ratio)} times A's, and clipping by value hides whether every gradient has that factor"
         but = "; no target that is recorded differs"
-    return {"why": why} | ({"but": but, "targets": ""} if are_same else {"but": "", "targets": "other targets, "})
+    ours, theirs = evidence.a.whole_arguments, evidence.b.whole_arguments
+    others = [called(name) for name in ours if name in theirs and ours[name] != theirs[name]]
+    more = (
+        f"what the model is given as {few(others)}, which has no row for each example and differs, " if others else ""
+    )
+    said = {"why": why, "arguments": more}
+    return said | ({"but": but, "targets": ""} if are_same else {"but": "", "targets": "other targets, "})
 
 
 def _class_weights(evidence: Evidence) -> Words | None:
-    """The same inputs, targets and weights give another loss, whose function is given different class weights."""
+    """The same examples, targets and weights give another loss, whose function is given different class weights."""
     found, said = _other_loss(evidence), said_weights(evidence)
     return {"what": said} if said and found and not found["targets"] else None  # the last: they may be others
 
@@ -80,14 +87,14 @@ TARGETS = (
         "class_weights",
         ("loss",),
         _class_weights,
-        "inputs, weights and all targets that are recorded are the same, but {what}",
+        "examples, weights and all targets that are recorded are the same, but {what}",
         "",
     ),
     Mistake(
         "other_loss",
         ("loss",),
         _other_loss,
-        "the same inputs and weights give another loss, {why}{but}: {targets}other weights of "
+        "the same examples and weights give another loss, {why}{but}: {arguments}{targets}other weights of "
         "examples or classes, another loss function, another computation or another state in a layer, or other random numbers, "
         "as in dropout",
     ),

@@ -21,6 +21,15 @@ def names_of(kinds: type | tuple[type, ...], arguments: Sequence[object], keywor
     return names + _names(kinds, "", keywords) if keywords else names
 
 
+def called(name: str) -> str:
+    """Returns how a message calls an argument.
+
+    Args:
+        name: A keyword or a key, or a position.
+    """
+    return f"argument {name}" if name[:1].isdigit() else name
+
+
 def padding_named(arguments: Sequence[object], keywords: Mapping[str, object]) -> tuple[list[object], object]:
     """Returns the padding mask that a call names, keywords first, and its position ids; None if it names none.
 

@@ -10,8 +10,8 @@ PAIRS = [
     ("terms", "idle", "same", "one of the two calls its model more often on the same examples, which changes nothing"),
     ("terms", "clipped", "same", "B clips its gradients to a norm of 100, and A does not; no step shows it"),
     ("terms", "twice", "unnamed", "A calls its model on 8 examples 8 times, and B on the same 16 times"),
-    ("terms", "flat", "other_loss", "the same inputs and weights give another loss"),
-    ("terms", "even flat", "other_loss", "the same inputs and weights give another loss"),
+    ("terms", "flat", "other_loss", "the same examples and weights give another loss"),
+    ("terms", "even flat", "other_loss", "the same examples and weights give another loss"),
     ("terms", "weighted", "class_weights", "but the loss function of B alone is given class weights"),
     ("terms weighted", "heavier", "class_weights", "the loss functions of A and B are given different class weights"),
     (
@@ -87,13 +87,20 @@ NEWCOMERS = [
     ("tied", "untied", "unnamed", "step 0, gradient, layer table: the gradient of table.weight is off by"),
     ("quantized", "cut rounded", "unnamed", "step 0, gradient, layer coder: the gradient of coder.bias is off by"),
     ("carried", "columns", "same", "the two call their models on other numbers"),
-    ("carried", "anew", "other_loss", "step 1, loss: the same inputs and weights give another loss"),
+    ("carried", "anew", "other_loss", "step 1, loss: the same examples and weights give another loss"),
+    ("graphs", "sorted", "same", ""),
+    (
+        "graphs",
+        "reversed",
+        "other_loss",
+        "is given as argument 1, which has no row for each example and differs, other",
+    ),
 ]
 """As above, of newcomers.py."""
 GUESTS = [
     ("critic", "joined", "same", "or rounding alone moves a weight that is added to the loss"),
     ("critic", "joined decayed", "weights_written", "step 0, update, layer "),
-    ("contrastive", "one", "other_loss", "the same inputs and weights give another loss"),
+    ("contrastive", "one", "other_loss", "the same examples and weights give another loss"),
     ("scheduled", "skipped", "late_rate", "from step 2 on, B uses the learning rate that A used one step earlier"),
     ("scheduled each", "again", "updated_again", "step 1, hyper-parameters: B has no backward pass of its own"),
     ("scheduled", "infinite", "unnamed", "in A and inf in B"),

@@ -10,7 +10,7 @@ from samestep.common.judging.recorded.sensitivity import BLIND, resolution_of
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.mistakes.mistake import few, near
-from samestep.common.steps.argument_names import MASKS
+from samestep.common.steps.argument_names import MASKS, called
 from samestep.common.steps.gradient_transforms import CLIP_NORM
 from samestep.common.steps.recorded_run import RunStep
 
@@ -153,10 +153,10 @@ def _said_of_arguments(one: RunStep, other: RunStep) -> tuple[str, bool]:
         likely = sorted(same, key=lambda name: ours[name] == theirs[name])
         moved = next(([name] for name in likely if not apart([each for each in same if each != name])), same)
         same = [name for name in same if name not in moved]
-    said = [f"{_called(name)} in {apart([*same, name])} of {len(ours[name])} examples" for name in (*changed, *moved)]
+    said = [f"{called(name)} in {apart([*same, name])} of {len(ours[name])} examples" for name in (*changed, *moved)]
     masks = list[str]()
     for side, given, others in (("A", ours, theirs), ("B", theirs, ours)):
-        alone = {name: f"{_called(name)} in {side} alone" for name in given if name not in others}
+        alone = {name: f"{called(name)} in {side} alone" for name in given if name not in others}
         masks += [words for name, words in alone.items() if _is_mask(name)]
         said += alone.values()
     if not same and masks and both:
@@ -176,10 +176,6 @@ def _has_other_mask(one: RunStep, other: RunStep) -> bool:
 
 def _is_mask(name: str) -> bool:
     return name.rpartition(".")[2] in MASKS
-
-
-def _called(name: str) -> str:
-    return f"argument {name}" if name[:1].isdigit() else name
 
 
 def _has_loss_of_same(one: RunStep, other: RunStep) -> bool:

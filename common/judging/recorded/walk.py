@@ -175,6 +175,7 @@ class Walk:
             shares_layers="tp" in run.header.layouts,
             earlier=run.earlier,
             class_weights=step.class_weights,
+            whole_arguments=step.whole_arguments(),
         )
 
     def _named_as_of_a(self, step: RunStep) -> list[RankSplit]:
