@@ -22,7 +22,7 @@ from samestep.experiments.printing.text import fill, github, short
 if TYPE_CHECKING:
     from samestep.common.runtime.parent.launcher import Launcher
     from samestep.common.seconds.core_time import Cores
-    from samestep.experiments.advising.local_machine import Here  # --help needs no NumPy
+    from samestep.experiments.advising.local_machine import LocalMachine  # --help needs no NumPy
 
 RANKS = 2
 LAYERS = (2, 8)
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def calibrate() -> "Here":
+def calibrate() -> "LocalMachine":
     """Measures this machine.
 
     Raises:
@@ -67,7 +67,7 @@ def calibrate() -> "Here":
     from samestep.common.files.reading import memory_bytes
     from samestep.experiments.advising.local_machine import make_here, odd_figure
 
-    def measured_on(cores: "Cores", memory: float) -> "Here":
+    def measured_on(cores: "Cores", memory: float) -> "LocalMachine":
         return make_here(cores, len(os.sched_getaffinity(0)), memory_bytes(), memory)
 
     def measure() -> "tuple[Cores, float]":
@@ -121,7 +121,7 @@ def _measure_rates() -> "tuple[Cores, float]":
     return adapter(tuple[Cores, float]).validate_python(told)
 
 
-def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:
+def _measure_overhead(here: "LocalMachine") -> Mapping[str, tuple[float, float]]:
     """Trains tiny models under each row; what arithmetic and bytes do not explain is overhead, of a step and of a pass.
 
     It ends with a row whose overhead stays impossible: a moment of load made messages look slower than steps that send them.
@@ -144,7 +144,7 @@ def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:
     return found
 
 
-def _overhead(launcher: "Launcher", row: str, here: "Here") -> tuple[float, float]:
+def _overhead(launcher: "Launcher", row: str, here: "LocalMachine") -> tuple[float, float]:
     """Returns the overhead of a row: of a step, and of each layer and micro-batch; of two sizes, since two are not known."""
     from samestep.common.request import launch_of
     from samestep.common.run import parse
@@ -175,7 +175,7 @@ def _tiny(row: str, layers: int) -> tuple[Cell, dict[str, Scalar]]:
     return Cell(FRAMEWORK, row), given | ({} if row == "single" else {"devices": RANKS})
 
 
-def _document(here: "Here", path: str, seconds: float) -> Document:
+def _document(here: "LocalMachine", path: str, seconds: float) -> Document:
     cores = here.cores
     found = [
         *((f"matrix product of {size}", rate, "FLOP/s") for size, rate in cores.matmul.items()),

@@ -69,10 +69,10 @@ def main(arguments: Sequence[str]) -> int:
     there = open_engine(target) if target else None
     if directory is None:
         asked = execution.ask(None if file is None else Path(file), given)
-        comparison = execution.compare(asked, out, elsewhere=there)
+        comparison = execution.compare(asked, out, executor=there)
     else:
         _check_resumed(directory, out, file)
-        comparison = execution.resume(Path(directory), given, elsewhere=there)
+        comparison = execution.resume(Path(directory), given, executor=there)
     comparison = comparison.conclude(allowed, earlier, bit_equal)
     document = comparison.document(_again(arguments, directory, target), wide)
     print(write(document, form), flush=True)

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.common.runtime.parent.launcher import Launcher
     from samestep.experiments.printing.progress import show_progress
 
-    with Launcher(elsewhere=open_engine(started_on) if started_on else None) as launcher:
+    with Launcher(executor=open_engine(started_on) if started_on else None) as launcher:
         config = launcher.describe(asked) if resumed is None else asked
         run, launch = parse(config), launch_of(config)
         if started_on and launch.prepare:

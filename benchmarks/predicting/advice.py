@@ -14,7 +14,7 @@ import samestep
 from samestep.common.cell import Cell
 from samestep.common.judging.speed_comparison import FASTER, SLOWER, compare_speeds
 from samestep.common.run import parse
-from samestep.experiments.advising.local_machine import Here
+from samestep.experiments.advising.local_machine import LocalMachine
 from samestep.experiments.advising.local_times import seconds_here
 from samestep.experiments.calibrate import calibrate
 from samestep.experiments.cli.command_line import read_request
@@ -41,7 +41,7 @@ def main() -> None:
     )
 
 
-def _one(workload: str, here: Here) -> tuple[list[float], int, int, int, float]:
+def _one(workload: str, here: LocalMachine) -> tuple[list[float], int, int, int, float]:
     """Prints a workload; returns its errors, pairs that are right, separated and in all, and the regret."""
     cells = [f"torch:{cell}" for cell in CELLS]
     found = samestep.compare(

@@ -11,7 +11,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment
 
 
-class Within(NamedTuple):
+class SegmentExchange(NamedTuple):
     """An exchange inside a segment of a model.
 
     Attributes:
@@ -142,7 +142,7 @@ class AxisHooks:
     textbook: Callable[[Run], Term]
     refuse: Callable[[Run], None] = lambda run: None
     leave: Callable[[Run], Run] = lambda run: run
-    exchange: Callable[[Run, StagePass, Segment], Iterable[Within]] = lambda run, stage, segment: ()
+    exchange: Callable[[Run, StagePass, Segment], Iterable[SegmentExchange]] = lambda run, stage, segment: ()
     hold: Callable[[ModelSpec, Mesh, Mapping[str, Param]], Mapping[str, Param]] = lambda model, mesh, params: params
     divides: Callable[[ModelSpec, Mesh, str], bool] = lambda model, mesh, name: False
     outputs: Callable[[ModelSpec, Mesh, Segment], int] = lambda model, mesh, segment: 1

@@ -23,7 +23,16 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 
-from samestep.common.axes.axis import AxisHooks, BlockPass, Keeps, Sizes, StagePass, Term, Within, keeps_nothing
+from samestep.common.axes.axis import (
+    AxisHooks,
+    BlockPass,
+    Keeps,
+    SegmentExchange,
+    Sizes,
+    StagePass,
+    Term,
+    keeps_nothing,
+)
 from samestep.common.errors import ConfigError
 from samestep.common.ledger import Send
 from samestep.common.mesh import GATHER, HEADS, RING, Mesh
@@ -74,7 +83,7 @@ def _shortened(model: ModelSpec, parts: int) -> ModelSpec:
     return dataclasses.replace(model, context=model.facts.sizes.context // parts)
 
 
-def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
+def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[SegmentExchange]:
     """Yields the exchanges of an attention.
 
     Args:
@@ -87,7 +96,7 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
     sizes = run.workload.model.facts.sizes
     of_tensor = stage.rows * sizes.context * sizes.width // run.mesh.parts("features") * run.product_bytes
     for send in _SENDS[run.asked.attention_exchange](stage.phase, run.mesh, of_tensor):
-        yield Within(place, send)
+        yield SegmentExchange(place, send)
 
 
 def _heads(phase: str, mesh: Mesh, of_tensor: int) -> Iterator[Send]:

@@ -18,7 +18,7 @@ import functools
 import math
 from collections.abc import Iterator, Mapping
 
-from samestep.common.axes.axis import AxisHooks, BlockPass, Sizes, StagePass, Term, Within
+from samestep.common.axes.axis import AxisHooks, BlockPass, SegmentExchange, Sizes, StagePass, Term
 from samestep.common.errors import ConfigError
 from samestep.common.frameworks import conventions
 from samestep.common.ledger import Send
@@ -69,7 +69,7 @@ def _own(param: Param, count: int) -> Param:
     return dataclasses.replace(param, shape=(own, *param.shape[1:]), stacked=own)
 
 
-def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
+def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[SegmentExchange]:
     """Yields what a mixture of experts exchanges: how many tokens each expert takes, the tokens, and what the experts return.
 
     Args:
@@ -88,7 +88,7 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
     of_tokens *= ranks if conventions(run.framework).has_equal_parts else 1
     counts = [(ahead, num * COUNT_BYTES)] if stage.phase == "forward" else []
     for place, size in [*counts, (ahead, of_tokens), (behind, of_tokens)]:
-        yield Within(place, Send(stage.phase, "all_to_all", "expert", ranks, size))
+        yield SegmentExchange(place, Send(stage.phase, "all_to_all", "expert", ranks, size))
 
 
 def keeps(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> int:

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from samestep.common.axes.axis import AxisHooks, Sizes, StagePass, Term, Within
+from samestep.common.axes.axis import AxisHooks, SegmentExchange, Sizes, StagePass, Term
 from samestep.common.errors import ConfigError
 from samestep.common.features.used import running_buffers
 from samestep.common.ledger import Send
@@ -115,7 +115,7 @@ def splits_sequence(run: Run) -> bool:
     return run.asked.sequence_parallel
 
 
-def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
+def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[SegmentExchange]:
     """Yields the sums along the axis that a pass of some examples takes.
 
     Forward: the rows looked up in each split table, the outputs of each layer split by row, and the three numbers of a
@@ -135,7 +135,7 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
         operation = operations[each.kind]
         send = Send(phase, operation, "tensor", parts, whole // (parts if operation == "all_gather" else 1))
         # The sum of the last layer's outputs is behind everything that the backward pass keeps.
-        yield Within(each.number, send, is_needed=each.is_kept or place < len(layers))
+        yield SegmentExchange(each.number, send, is_needed=each.is_kept or place < len(layers))
 
 
 def _item_bytes(run: Run, kind: str, is_product: bool) -> int:

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
-from samestep.common.axes.axis import StagePass, Within
+from samestep.common.axes.axis import SegmentExchange, StagePass
 from samestep.common.axes.used import as_left, segments_left, used
 from samestep.common.costs.saved_activations.kept_lists import keeps_behind
 from samestep.common.ledger import Send
@@ -28,7 +28,7 @@ def sends_within(run: Run, rows: int, segments: Sequence[Segment]) -> tuple[list
     axes, run = used(run.mesh), as_left(run)
     stage = segments_left(run, segments)
 
-    def within(phase: str, segment: Segment) -> list[Within]:
+    def within(phase: str, segment: Segment) -> list[SegmentExchange]:
         through = StagePass(phase, rows, stage)
         found = [each for axis in axes for each in axis.exchange(run, through, segment)]
         return sorted(found, key=lambda each: each.layer)
@@ -49,7 +49,7 @@ def step_within(run: Run) -> list[Send]:
     return [*itertools.chain(*itertools.chain(*sends))] * run.passes
 
 
-def _again(run: Run, segment: Segment, ahead: Sequence[Within]) -> list[Send]:
+def _again(run: Run, segment: Segment, ahead: Sequence[SegmentExchange]) -> list[Send]:
     if segment not in computed_twice(run):
         return []
     needed = [each.send for each in ahead if each.is_needed or keeps_behind(run, segment)]

@@ -58,7 +58,7 @@ class Cores:
 
 
 @dataclasses.dataclass(frozen=True)
-class Taken:
+class BatchSplit:
     """How a run divides its batch.
 
     Attributes:
@@ -70,7 +70,7 @@ class Taken:
     schedule: str = "gpipe"
 
     @classmethod
-    def by(cls, run: Run) -> "Taken":
+    def by(cls, run: Run) -> "BatchSplit":
         """Returns how a run divides its batch."""
         rows = run.examples_per_pass
         if cls.is_staged(run):
@@ -96,7 +96,7 @@ def core_time(run: Run, backend: str, machine: Machine, cores: Cores) -> StepTim
         machine: Its rates of memory and links; links that are slower than measured slow down all sends.
         cores: What was measured.
     """
-    taken = Taken.by(run)
+    taken = BatchSplit.by(run)
     stages = stages_of_ranks(run.workload.model, taken.schedule, run.mesh)
     held = [[*itertools.chain(*own)] for own in stages]
     fixed, each = cores.overhead_seconds.get(run.name, (0.0, 0.0))
@@ -122,7 +122,7 @@ def core_time(run: Run, backend: str, machine: Machine, cores: Cores) -> StepTim
 
 
 def _exchanges(
-    run: Run, microbatches: int, backend: str, taken: Taken, machine: Machine, cores: Cores
+    run: Run, microbatches: int, backend: str, taken: BatchSplit, machine: Machine, cores: Cores
 ) -> tuple[Ledger, dict[str, float]]:
     """Returns the ledger of a step with so many micro-batches, and what its sends take along each axis."""
     replicas = run.mesh.replicas
@@ -146,7 +146,9 @@ def axis_of(send: Send) -> str:
     return send.group if send.group in PART_OF_AXIS and send.phase != "update" else "data"
 
 
-def _pass_seconds(run: Run, segments: Sequence[Segment], taken: Taken, cores: Cores, ahead: Sequence[Segment]) -> float:
+def _pass_seconds(
+    run: Run, segments: Sequence[Segment], taken: BatchSplit, cores: Cores, ahead: Sequence[Segment]
+) -> float:
     """Returns the arithmetic of a micro-batch on one rank, forward and backward; forward alone `ahead` of all that is trained."""
     model, parts, rows = run.workload.model, run.mesh.parts("features"), taken.microbatch_size
     kept = KEPT[model.name](model, run.item_bytes) if model.name in KEPT else {}

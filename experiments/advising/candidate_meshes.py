@@ -11,7 +11,7 @@ from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
 from samestep.common.mesh import AXES, SPLITS_MODEL, Dimension, Mesh, divisors
 from samestep.common.request import StrategyOptions
-from samestep.common.seconds.core_time import Taken
+from samestep.common.seconds.core_time import BatchSplit
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import flags_of
 
@@ -123,7 +123,7 @@ class Candidate:
     def cell(self) -> str:
         """The cell for `samestep predict`, if it knows the strategy."""
         asked, given = self.run.asked, dict[str, object]()
-        if Taken.is_staged(self.run):
+        if BatchSplit.is_staged(self.run):
             given = {"schedule": asked.schedule, "microbatches": asked.microbatches}
         given |= {"shard_optimizer": "true"} if self.row.shards_optimizer else {}
         given |= {"accumulation_steps": self.run.passes} if self.run.passes > 1 else {}

@@ -19,7 +19,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.features.used import refuse_features
 from samestep.common.mesh import Mesh
 from samestep.common.request import StrategyOptions
-from samestep.common.seconds.core_time import Taken
+from samestep.common.seconds.core_time import BatchSplit
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_positions
 from samestep.experiments.advising.candidate_meshes import (
@@ -147,7 +147,7 @@ class _Layouts:
                 f"give a --batch-size that is a multiple of {replicas}"
             )
         rows, is_first = base.batch_size // replicas, True
-        for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if Taken.is_staged(run) else ("",):
+        for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if BatchSplit.is_staged(run) else ("",):
             if not (counts := microbatch_counts(run, rows, schedule)):
                 continue
             if (base.batch_size, schedule) not in self.taken:

@@ -38,7 +38,7 @@ MOST_SECONDS = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Here:
+class LocalMachine:
     """This machine: its cores are the devices.
 
     Attributes:
@@ -67,7 +67,7 @@ def key() -> str:
     return f"{about['cpu']}, {count(len(os.sched_getaffinity(0)), 'core')}, {FRAMEWORK} {version}"
 
 
-def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_per_second: float) -> Here:
+def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_per_second: float) -> LocalMachine:
     """Makes the machine from measurements.
 
     Args:
@@ -89,10 +89,10 @@ def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_pe
     machine = parse_machine(
         {"title": key(), **{name: {"value": value, "source": _SOURCE} for name, value in rates.items()}}, "here"
     )
-    return Here(machine, cores, key())
+    return LocalMachine(machine, cores, key())
 
 
-def store(here: Here) -> Path:
+def store(here: LocalMachine) -> Path:
     """Writes the file; returns where."""
     machine, cores = here.machine, dict[str, object](dataclasses.asdict(here.cores))
     cores["matmul"] = {str(size): rate for size, rate in here.cores.matmul.items()}  # a key of TOML is text
@@ -108,7 +108,7 @@ def store(here: Here) -> Path:
     return path()
 
 
-def load_here() -> Here | None:
+def load_here() -> LocalMachine | None:
     """Reads the measurements of this machine; None if it was not measured since it last changed.
 
     Raises:
@@ -121,7 +121,7 @@ def load_here() -> Here | None:
         if read["title"] != key():
             return None
         cores = validate(Cores, read.pop("measured"), "measured")
-        here = Here(parse_machine(read, str(path())), cores, key())
+        here = LocalMachine(parse_machine(read, str(path())), cores, key())
     except (Unreadable, ValueError, KeyError) as error:
         why = str(error).removesuffix(".")
         raise ConfigError(f"{path()} is damaged: {why}; run samestep calibrate again.") from None

@@ -5,18 +5,18 @@ import sys
 from collections.abc import Mapping
 
 from samestep.common.catalog import require
-from samestep.common.seconds.core_time import Taken, core_time
+from samestep.common.seconds.core_time import BatchSplit, core_time
 from samestep.common.seconds.host_links import busiest, over_hosts, with_links
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline_schedule import SCHEDULES, stages_of_ranks
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate
-from samestep.experiments.advising.local_machine import Here, load_here, store
+from samestep.experiments.advising.local_machine import LocalMachine, load_here, store
 from samestep.experiments.advising.step_times import Timer
 
 
-def seconds_here(run: Run, here: Here) -> StepTime:
+def seconds_here(run: Run, here: LocalMachine) -> StepTime:
     """Predicts the parts of a step on this machine.
 
     Args:
@@ -69,7 +69,7 @@ def over_links(timer: Timer) -> Timer:
 
 def passes(run: Run) -> float:
     """Returns the passes of micro-batches through segments of a rank in a step, with the bubble, by which overhead is counted."""
-    how = Taken.by(run)
+    how = BatchSplit.by(run)
     by_rank, each = stages_of_ranks(run.workload.model, how.schedule, run.mesh), SCHEDULES[how.schedule].stages_per_rank
     largest = max(len(stage) for stages in by_rank for stage in stages)
     return largest * (how.microbatches(run) * each + len(by_rank) - 1)

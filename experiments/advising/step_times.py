@@ -7,7 +7,7 @@ from samestep.common.axes.used import exchanging_in_blocks, hooks_of, splits_bet
 from samestep.common.costs.optimizer_state import spreads_state
 from samestep.common.costs.shards import is_sharded
 from samestep.common.costs.sizes import MESSAGES
-from samestep.common.seconds.core_time import Cores, Taken, core_time
+from samestep.common.seconds.core_time import BatchSplit, Cores, core_time
 from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime, step_time
@@ -82,7 +82,7 @@ def candidate_of(run: Run, needed_bytes: int = 0) -> Candidate | None:
     if run.framework != FRAMEWORK or not named:
         return None
     row = next((row for row in named if row.in_shards == is_sharded(run.mesh)), named[0])
-    return Candidate(run, row, Taken.by(run).microbatch_size, needed_bytes, needed_bytes > 0)
+    return Candidate(run, row, BatchSplit.by(run).microbatch_size, needed_bytes, needed_bytes > 0)
 
 
 def _of_any_model(candidate: Candidate, machine: Machine) -> StepTime:

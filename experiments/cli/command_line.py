@@ -15,7 +15,7 @@ from samestep.common.techniques import Techniques
 from samestep.experiments.cli.parser import Parser, add_flags
 
 if TYPE_CHECKING:
-    from samestep.common.runtime.parent.elsewhere import Elsewhere
+    from samestep.common.runtime.parent.job_executor import JobExecutor
     from samestep.experiments.submitting.targets import Target
 
 Group = tuple[str, type, Sequence[str]]
@@ -175,12 +175,12 @@ class TargetAction(argparse.Action):
         setattr(namespace, self.dest, read_target(str(option_string), str(values)))
 
 
-def open_engine(target: "Target") -> "Elsewhere":
+def open_engine(target: "Target") -> "JobExecutor":
     """Returns the object that executes runs under the engine that a command line names.
 
     Raises:
         ConfigError: samestep cannot start runs there.
     """
-    from samestep.experiments.submitting.jobs import elsewhere
+    from samestep.experiments.submitting.jobs import executor_of
 
-    return elsewhere(target)
+    return executor_of(target)

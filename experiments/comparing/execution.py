@@ -26,14 +26,14 @@ from samestep.experiments.comparing.rounds import Ready, measure, tell
 from samestep.experiments.comparing.stored import Found, compose, find, make_place, read_asked, run_directory
 
 if TYPE_CHECKING:
-    from samestep.common.runtime.parent.elsewhere import Elsewhere
+    from samestep.common.runtime.parent.job_executor import JobExecutor
 
 Checked = Mapping[Cell, Ready | SamestepError]
 """Cell -> what to run, or why it cannot be run."""
 
 
 def compare(
-    asked: ComparisonConfig, out: str | None = None, quiet: bool = False, elsewhere: "Elsewhere | None" = None
+    asked: ComparisonConfig, out: str | None = None, quiet: bool = False, executor: "JobExecutor | None" = None
 ) -> Comparison:
     """Runs a comparison.
 
@@ -41,7 +41,7 @@ def compare(
         asked: The comparison.
         out: Its directory; by default a new one below `runs/`.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
-        elsewhere: What starts each row as a job; this machine, unless given.
+        executor: What starts each row as a job; this machine, unless given.
 
     Raises:
         SamestepError: The request is wrong; nothing was started.
@@ -53,7 +53,7 @@ def compare(
     refuse_taken(directory)
     for cell in plan.cells:
         refuse_run(run_directory(directory, cell, 1))  # whose name may be too long
-    with Launcher(elsewhere=elsewhere) as launcher:
+    with Launcher(executor=executor) as launcher:
         checked = _check(plan, launcher, quiet)
         if out is None:
             directory = first_new(lambda: new_directory(name))
@@ -87,14 +87,14 @@ def _tell_code(file: Path, stored: Given, given: Given, quiet: bool) -> None:
         tell(f"samestep: {line}", quiet)
 
 
-def resume(directory: Path, given: Given, quiet: bool = False, elsewhere: "Elsewhere | None" = None) -> Comparison:
+def resume(directory: Path, given: Given, quiet: bool = False, executor: "JobExecutor | None" = None) -> Comparison:
     """Continues a comparison: rows with a result are not run again, all others are.
 
     Args:
         directory: The directory of the comparison.
         given: Settings that it must have.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
-        elsewhere: What starts each row as a job; this machine, unless given.
+        executor: What starts each row as a job; this machine, unless given.
 
     Raises:
         SamestepError: It is not a comparison, or a different one; nothing was started.
@@ -104,7 +104,7 @@ def resume(directory: Path, given: Given, quiet: bool = False, elsewhere: "Elsew
     asked = describe(merge(stored, given))
     _refuse_another(directory, describe(stored), asked)
     plan = make_plan(asked)
-    with Launcher(elsewhere=elsewhere) as launcher, sole_user(directory, "measured"):
+    with Launcher(executor=executor) as launcher, sole_user(directory, "measured"):
         checked = _check(plan, launcher, quiet)
         found = {cell: find(directory, cell, plan) for cell in plan.cells}
         for cell, each in found.items():
@@ -161,7 +161,7 @@ def _check(plan: Plan, launcher: Launcher, quiet: bool) -> Checked:
         try:
             config = launcher.describe(config)
             run, launch = parse(config), launch_of(config)
-            notes[check_launch(run, launch, launcher.elsewhere is None)] = None
+            notes[check_launch(run, launch, launcher.executor is None)] = None
             checked[cell] = run, launch
         except SamestepError as error:
             # NumPy is always there, so if the oracle lacks something it is the data

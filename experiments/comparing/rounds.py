@@ -76,7 +76,7 @@ def measure(
 def _warm(launcher: Launcher, todo: list[Ready], quiet: bool) -> None:
     """Imports what the runs need, so that none of them is timed beside an import."""
     frameworks = dict.fromkeys(run.framework for run, _ in todo)
-    if frameworks and launcher.elsewhere is None:
+    if frameworks and launcher.executor is None:
         tell(f"Importing {', '.join(require(framework) for framework in frameworks)} ...", quiet)
     for threads, seconds in dict.fromkeys((run.threads, launch.timeout_seconds) for run, launch in todo):
         launcher.warm(dict.fromkeys(run.framework for run, _ in todo if run.threads == threads), threads, seconds)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.writing import create
-from samestep.common.runtime.parent.elsewhere import Elsewhere, Job, JobEnd
+from samestep.common.runtime.parent.job_executor import Job, JobEnd, JobExecutor
 from samestep.common.runtime.parent.processes.crash_report import ending, read_log
 from samestep.common.strategy import Run
 from samestep.experiments.submitting.targets import STARTED, Target, write_script
@@ -183,7 +183,7 @@ def _check_ray(address: str) -> None:
             raise Unavailable(f"{why}; start Ray there, as in '{start}'.") from None
 
 
-def elsewhere(target: Target) -> Elsewhere:
+def executor_of(target: Target) -> JobExecutor:
     """Returns the object that executes runs under an engine, instead of a launcher.
 
     Args:
@@ -209,4 +209,4 @@ def elsewhere(target: Target) -> Elsewhere:
         nodes = min(target.nodes, len(run.strategy.topology(run)))  # a row of a comparison may have fewer processes
         return _SUBMIT[target.engine](write_script(dataclasses.replace(target, nodes=nodes), run, directory))
 
-    return Elsewhere(hand_over)
+    return JobExecutor(hand_over)

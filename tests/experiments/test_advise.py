@@ -24,7 +24,7 @@ from samestep.common.ledger import Send
 from samestep.common.mesh import AXES, Mesh
 from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
-from samestep.common.seconds.core_time import Cores, Taken
+from samestep.common.seconds.core_time import BatchSplit, Cores
 from samestep.common.seconds.host_links import PAYLOAD, busiest, over_hosts, with_links
 from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import Machine, load_machine
@@ -55,7 +55,7 @@ from samestep.experiments.advising.candidate_meshes import (
     RankedStrategy,
 )
 from samestep.experiments.advising.candidates import MOST_MICROBATCHES, Condition, has_room, search, search_under
-from samestep.experiments.advising.local_machine import Here, load_here, make_here, path, store
+from samestep.experiments.advising.local_machine import LocalMachine, load_here, make_here, path, store
 from samestep.experiments.advising.local_times import seconds_here
 from samestep.experiments.advising.prediction import Assumptions, needed_bytes, predict_row
 from samestep.experiments.advising.ranking import SLOWER, Change, Timed, longest_wait
@@ -123,7 +123,7 @@ def test_a_layout_is_found_if_any_of_its_micro_batches_has_room(share: float) ->
         run = dataclasses.replace(asked, strategy=strategy_info("torch", row.strategy), mesh=mesh)
         replicas = mesh.replicas
         run = dataclasses.replace(run, options=run.strategy.options())
-        schedule = "1f1b" if Taken.is_staged(run) else ""
+        schedule = "1f1b" if BatchSplit.is_staged(run) else ""
         for count in candidate_meshes.microbatch_counts(run, 48 // replicas, schedule):
             each = candidate_meshes.with_microbatches(run, schedule, count)
             try:
@@ -471,7 +471,7 @@ CORES = Cores(
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalMachine:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = make_here(CORES, 4, 8e9, 3e9)
     store(found)
@@ -482,22 +482,22 @@ def run_here(cell: str, **given: Scalar) -> Run:
     return parse_prediction(read_request(Cell.parse(cell), {"workload": "digits-mlp", "devices": 2, **given}))
 
 
-def test_the_file_of_this_machine_is_read_as_it_was_written(here: Here) -> None:
+def test_the_file_of_this_machine_is_read_as_it_was_written(here: LocalMachine) -> None:
     assert load_here() == here
 
 
-def test_figures_of_another_processor_are_not_read(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_of_another_processor_are_not_read(here: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("samestep.experiments.advising.local_machine.key", lambda: "another processor")
     assert load_here() is None
 
 
-def test_a_damaged_file_of_this_machine(here: Here) -> None:
+def test_a_damaged_file_of_this_machine(here: LocalMachine) -> None:
     path().write_text(path().read_text().replace("element_seconds", "element_second"))
     with pytest.raises(ConfigError, match=r"is damaged.*samestep calibrate"):
         load_here()
 
 
-def test_the_seconds_of_a_step_on_cores_by_hand(here: Here) -> None:
+def test_the_seconds_of_a_step_on_cores_by_hand(here: LocalMachine) -> None:
     """64 examples a rank through 4 layers of 64 to 128 units: matrices, elements, overhead, all-reduce, update."""
     found = seconds_here(run_here("torch:ddp"), here)
     flops = [2 * 64 * size for size in (64 * 128, 128 * 128, 128 * 128, 128 * 10)]
@@ -513,7 +513,7 @@ def test_the_seconds_of_a_step_on_cores_by_hand(here: Here) -> None:
     assert found.optimizer == pytest.approx(5 * params / 3e9)
 
 
-def test_what_is_frozen_takes_no_time_for_gradients(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_frozen_takes_no_time_for_gradients(here: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of four layers the first and the third are frozen: they take one product and two, the others three each."""
     params, frozen = MlpSpec.params, ("layers/0", "layers/2")
 
@@ -530,7 +530,7 @@ def test_what_is_frozen_takes_no_time_for_gradients(here: Here, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("cell", ["torch:fsdp+accumulation_steps=8", "torch:pp+schedule=1f1b+microbatches=16"])
-def test_exchanges_of_many_microbatches_are_those_of_the_whole_ledger(cell: str, here: Here) -> None:
+def test_exchanges_of_many_microbatches_are_those_of_the_whole_ledger(cell: str, here: LocalMachine) -> None:
     run = run_here(cell, batch_size=128)
     ledger = run.strategy.cost(run, "gloo")
     sends = {"all_gather": 1.0, "all_reduce": 2 / 2, "reduce_scatter": 2 / 2, "send": 1.0}
@@ -539,7 +539,7 @@ def test_exchanges_of_many_microbatches_are_those_of_the_whole_ledger(cell: str,
     assert found.data_exchange + found.pipeline_sends == pytest.approx(whole)
 
 
-def linked(cell: str, here: Here) -> tuple[StepTime, StepTime, Run]:
+def linked(cell: str, here: LocalMachine) -> tuple[StepTime, StepTime, Run]:
     """The parts of a step on eight devices, alone and on two hosts of four devices with links of 8 Mbit/s."""
     run = run_here(cell, devices=8, batch_size=128)
     alone = seconds_here(run, here)
@@ -551,7 +551,7 @@ def carried(*sends: Send, times: int = 1) -> float:
     return times * sum(sent_bytes(send, "gloo", 4) for send in sends) / (1e6 * PAYLOAD)
 
 
-def test_a_ring_leaves_each_host_once(here: Here) -> None:
+def test_a_ring_leaves_each_host_once(here: LocalMachine) -> None:
     alone, found, run = linked("torch:ddp", here)
     sends = run.strategy.cost(run, "gloo").sends
     assert found == dataclasses.replace(alone, data_exchange=carried(*sends))
@@ -561,7 +561,7 @@ def test_a_ring_leaves_each_host_once(here: Here) -> None:
     assert busiest(four, 4) == {} and over_hosts(alone, {}, here.machine) == alone
 
 
-def test_only_what_leaves_a_host_passes_its_link(here: Here) -> None:
+def test_only_what_leaves_a_host_passes_its_link(here: LocalMachine) -> None:
     alone, found, run = linked("torch:hybrid+mesh=data=2,tensor=4", here)
     data = [send for send in run.strategy.cost(run, "gloo").sends if send.group == "data"]
     assert data and found == dataclasses.replace(alone, data_exchange=carried(*data, times=4)), "a ring for each device"
@@ -571,7 +571,7 @@ def test_only_what_leaves_a_host_passes_its_link(here: Here) -> None:
     assert sent and found == dataclasses.replace(alone, pipeline_sends=carried(*sent, times=4))
 
 
-def test_advice_for_hosts_like_this_one(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+def test_advice_for_hosts_like_this_one(here: LocalMachine, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["--machine", "here", "--nodes", "2", "--bandwidth", "8mbit", "--workload", "digits-mlp", "--format", "json"]
     assert command.main(line) == 0
     record = json.loads(capsys.readouterr().out)
@@ -589,7 +589,9 @@ def test_without_torch_this_machine_is_unavailable(monkeypatch: pytest.MonkeyPat
         command.main(["--machine", "here"])
 
 
-def test_advice_for_this_machine_names_what_it_was_measured_on(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+def test_advice_for_this_machine_names_what_it_was_measured_on(
+    here: LocalMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command.main(["--machine", "here", "--workload", "digits-mlp"]) == 0
     told = capsys.readouterr().out
     assert "First is torch:" in told and here.key in " ".join(told.split())
@@ -649,7 +651,7 @@ def test_the_command_to_go_on_with_is_taken(capsys: pytest.CaptureFixture[str]) 
     assert " fits 74.5 GiB" in " ".join(capsys.readouterr().out.split())
 
 
-def test_this_machine_is_told_what_to_measure(here: Here) -> None:
+def test_this_machine_is_told_what_to_measure(here: LocalMachine) -> None:
     asked = parse_prediction(RunConfig(workload="digits-mlp"))
     found = advise(asked, here.machine, 1, timer=lambda each, machine: seconds_here(each.run, here))
     _, line = next_step(found, 1000).splitlines()

@@ -9,7 +9,7 @@ from samestep.common.errors import ConfigError, SamestepError, Unavailable
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.processes.network import HOST, free_ports
-from samestep.experiments.submitting.jobs import SlurmJob, elsewhere
+from samestep.experiments.submitting.jobs import SlurmJob, executor_of
 from samestep.experiments.submitting.targets import SCRIPTS, STARTED, read_target, render
 
 Slurm = Callable[[str, str], None]
@@ -30,9 +30,9 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
 def test_hosts_that_nobody_wrote_down_are_refused(tmp_path: Path, slurm: Slurm) -> None:
     slurm("mpirun", "")
     with pytest.raises(ConfigError, match=f"there is no file '{tmp_path}/hosts'; write one with a line a host"):
-        elsewhere(read_target("--on", f"mpi:hostfile={tmp_path}/hosts"))
+        executor_of(read_target("--on", f"mpi:hostfile={tmp_path}/hosts"))
     (tmp_path / "hosts").write_text("here")
-    elsewhere(read_target("--on", f"mpi:hostfile={tmp_path}/hosts"))
+    executor_of(read_target("--on", f"mpi:hostfile={tmp_path}/hosts"))
 
 
 @pytest.mark.parametrize(("flag", "taken"), [("--on", STARTED), ("--for", SCRIPTS)])
@@ -45,7 +45,7 @@ def test_an_unknown_engine_is_told_what_the_flag_takes(flag: str, taken: Iterabl
 def test_a_ray_that_does_not_answer_is_named() -> None:
     (port,) = free_ports(1)
     with pytest.raises(Unavailable, match=f"nothing answers at ray://{HOST}:{port} .*; start Ray there"):
-        elsewhere(read_target("--on", f"ray://{HOST}:{port}"))
+        executor_of(read_target("--on", f"ray://{HOST}:{port}"))
 
 
 @pytest.mark.parametrize(

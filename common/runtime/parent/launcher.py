@@ -27,7 +27,7 @@ from samestep.common.strategy import Run
 
 if TYPE_CHECKING:  # what a run of our own models does without
     from samestep.common.judging.ported import PortedModel
-    from samestep.common.runtime.parent.elsewhere import Elsewhere
+    from samestep.common.runtime.parent.job_executor import JobExecutor
     from samestep.common.runtime.parent.models.converting import WeightsFile
     from samestep.common.runtime.parent.models.descriptions import Descriptions, Ports
 
@@ -37,14 +37,14 @@ WORKER = "samestep.common.runtime.worker.worker"
 class Launcher:
     """Starts runs one after the other, each framework imported once. Use it as a context manager."""
 
-    def __init__(self, worker: str = WORKER, elsewhere: "Elsewhere | None" = None) -> None:
+    def __init__(self, worker: str = WORKER, executor: "JobExecutor | None" = None) -> None:
         """Starts nothing yet.
 
         Args:
             worker: The module whose `main` each process runs.
-            elsewhere: What starts the processes of runs in place of this launcher, which then only describes models.
+            executor: What starts the processes of runs in place of this launcher, which then only describes models.
         """
-        self.elsewhere = elsewhere
+        self.executor = executor
         self._worker = worker
         self._servers: dict[tuple[str, int, str], ForkClient] = {}
         self.last_run: Path | None = None
@@ -69,7 +69,7 @@ class Launcher:
             threads: The number of threads per device of the runs to come.
             timeout_seconds: How long a fork server may be stopped meanwhile.
         """
-        here = () if self.elsewhere else frameworks
+        here = () if self.executor else frameworks
         servers = [self._server(framework, threads, timeout_seconds) for framework in here]
         for server in servers:
             server.wait_ready()
@@ -101,9 +101,9 @@ class Launcher:
         """
         launched_at = launched_at or time.time()
         self.last_run = directory = prepare(run, launch) if resume is None else begin_again(resume)
-        begin = functools.partial((self.elsewhere or self).execute, directory)
+        begin = functools.partial((self.executor or self).execute, directory)
         run = Attempts(directory, run, launch, environment or {}, progress).take(launched_at, begin)
-        if self.elsewhere:  # where rank 0 has judged it
+        if self.executor:  # where rank 0 has judged it
             return load_result(directory)
         return self._judge(directory, run, launch, time.time() - launched_at, environment or {})
 

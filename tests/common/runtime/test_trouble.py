@@ -239,7 +239,7 @@ def in_process(
 ) -> str:
     """Gives the run command on a launcher that is warm; returns the one line of its complaint."""
     monkeypatch.setattr(
-        "samestep.common.runtime.parent.launcher.Launcher", lambda elsewhere=None: contextlib.nullcontext(launcher)
+        "samestep.common.runtime.parent.launcher.Launcher", lambda executor=None: contextlib.nullcontext(launcher)
     )
     common = ["--workload", "digits-mlp+width=32", "--batch-size", "48", "--steps", "40"]
     monkeypatch.setattr(sys, "argv", ["run", *common, *arguments])

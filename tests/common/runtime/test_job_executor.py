@@ -11,8 +11,8 @@ from samestep.common.errors import Diverged, WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import read_error, write_error
-from samestep.common.runtime.parent import elsewhere
-from samestep.common.runtime.parent.elsewhere import Elsewhere, JobEnd
+from samestep.common.runtime.parent import job_executor
+from samestep.common.runtime.parent.job_executor import JobEnd, JobExecutor
 from samestep.common.runtime.parent.launcher import Launcher
 
 ASKED = RunConfig(strategy="ddp", devices=2, workload="digits-mlp+width=32", batch_size=48, steps=3)
@@ -53,12 +53,12 @@ class Jobs:
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Runs a job that ends without a result; returns what is said of it."""
-    monkeypatch.setattr(elsewhere, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(elsewhere, "SETTLE_SECONDS", 0.02)
+    monkeypatch.setattr(job_executor, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(job_executor, "SETTLE_SECONDS", 0.02)
 
     def told(jobs: Jobs, error: type[BaseException] = WorkerFailed, **fields: object) -> str:
         config = dataclasses.replace(ASKED, out=str(tmp_path / "run"), **fields)
-        with Launcher(elsewhere=Elsewhere(jobs.submit)) as launcher:
+        with Launcher(executor=JobExecutor(jobs.submit)) as launcher:
             launcher.warm(["torch"])  # imports nothing: it would take seconds
             with pytest.raises(error) as caught:
                 launcher.run(parse(config), launch_of(config))

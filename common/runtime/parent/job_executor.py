@@ -67,8 +67,8 @@ Submit = Callable[[Path, Run], Job]
 
 
 @dataclasses.dataclass(frozen=True)
-class Elsewhere:
-    """Executes runs in the place of a launcher's own processes.
+class JobExecutor:
+    """Executes runs as jobs of an engine, in place of a launcher's own processes.
 
     Attributes:
         submit: Submits a run.
