@@ -1,4 +1,4 @@
-"""What several strategies have in common. Imports no framework."""
+"""Text and settings that several rows have in common. Imports no framework."""
 
 import functools
 

@@ -35,12 +35,12 @@ def _finish(loss: object, outputs: object, rows: int) -> object:
     is_loss = loss == RETURNED
     found = (loss_of if is_loss else logits_of)(outputs, is_tensor)
     check_outputs("the model's loss" if is_loss else "the model", dtype_of(found))
-    # Once for each example, as every row takes apart and gathers what is of each example.
+    # Repeated for each example, because every row splits and gathers what belongs to examples.
     return tf.fill([rows], _wide(found)) if is_loss else _wide(found)
 
 
 def _wide(value: Any) -> Any:
-    """Returns a tensor in two bytes in four: losses never have two bytes."""
+    """Casts a tensor of two bytes a number to four: losses never have two bytes."""
     return tf.cast(value, tf.float32) if tf.is_tensor(value) and value.dtype in (tf.bfloat16, tf.float16) else value
 
 

@@ -25,7 +25,7 @@ def loss_function(model: Model) -> Callable[[Any, tf.Tensor], tf.Tensor] | None:
 
 
 def _own_mean(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Returns the loss that each example of a model has, which computes one of all."""
+    """Returns the mean over examples of the model's own loss, which was repeated for each of them."""
     return tf.reduce_mean(outputs)
 
 

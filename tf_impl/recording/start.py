@@ -127,7 +127,7 @@ class FirstWeights:
 
 
 def _key(replica: int, held: TrackedTensor) -> tuple[int, int, bool]:
-    """Returns what a variable is looked at as: what follows others is prepared once an optimizer updates it."""
+    """Returns the key of a variable's first values: a follower that an optimizer updates after all is prepared anew."""
     return replica, held.key, held.tensor.role == FOLLOWER
 
 

@@ -22,8 +22,6 @@ _MOST_HELD = 2**15
 """Signs of a tensor that a graph holds itself."""
 _FEW_NUMBERS = _MOST_HELD // PROJECTIONS
 """A matrix of up to so many numbers is a line: copying it beside others of its shape takes less than ops of its own."""
-
-
 _LARGE = 2**16
 """Numbers of a gradient for whose memory an update that may not overwrite it pays more than for a condition."""
 

@@ -44,7 +44,7 @@ class RankSteps:
         self.meet = tf.function(lambda: strategy.run(self._meet), autograph=False)
 
     def exchange(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Makes the gradient of the mean over this replica's shard of its part in that over the whole batch."""
+        """Returns the gradient of the mean over this replica's shard, given its part of that over the whole batch."""
         return [gradient * self._replicas.count for gradient in gradients]
 
     def after_update(self, step: int) -> None:
@@ -108,7 +108,7 @@ class RankSteps:
         return pack(states, of_kind(of_ranks[0], SHARED), of_kind(of_ranks[0], OUTER))
 
     def restore(self, local: Sequence[Arrays]) -> None:
-        """Takes what every replica had; nothing leaves it with the weights it has, and begins a period with them."""
+        """Restores what every replica had; without it, each begins a period with the weights that it has."""
         first = local[0] if local else {}
         for key, variable in self.kept.items():
             kind, _, name = key.partition("/")

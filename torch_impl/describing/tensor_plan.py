@@ -24,8 +24,6 @@ _PUBLISHED = {"colwise": "column", "rowwise": "row"}
 """What transformers calls them in `base_model_tp_plan`; it has others, which belong to no pair of linear layers."""
 _SAME = 1e-9
 """The largest difference between outputs in float64, relative to the largest output."""
-
-
 _FIXED = "is invalid for input of size"
 """What torch says when a reshape names a size of which a rank has only a part."""
 

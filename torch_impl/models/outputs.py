@@ -40,7 +40,7 @@ def _finish(
     found = _wide((loss_of if is_loss else logits_of)(outputs, is_tensor))
     assert isinstance(found, torch.Tensor)
     check_outputs("the model's loss" if is_loss else "the model", dtype_of(found))
-    # Once for each example, as every row takes apart and gathers what is of each example.
+    # Repeated for each example, because every row splits and gathers what belongs to examples.
     return found.expand(_rows((args, named))) if is_loss else found
 
 
@@ -71,7 +71,7 @@ def _remade(values: object, context: tuple[object, tuple[str, ...]]) -> object:
 
 
 def _wide(value: object) -> object:
-    """Returns a tensor in two bytes in four: losses never have two bytes."""
+    """Casts a tensor of two bytes a number to four: losses never have two bytes."""
     if not isinstance(value, torch.Tensor):
         return value
     return value.float() if value.is_floating_point() and value.dtype.itemsize == 2 else value

@@ -24,7 +24,7 @@ def loss_function(model: Model) -> Callable[..., Any] | None:
 
 
 def _own_mean(outputs: object, targets: torch.Tensor) -> torch.Tensor:
-    """Returns the loss that each example of a model has, which computes one of all."""
+    """Returns the mean over examples of the model's own loss, which was repeated for each of them."""
     assert isinstance(outputs, torch.Tensor)
     return outputs.mean()
 

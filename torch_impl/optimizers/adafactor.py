@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from samestep.common.workload.optimizers.adafactor import FACTORS, WHOLE, Adafactor
+from samestep.torch_impl.optimizers.state import kept
 
 
 class AdafactorOptimizer(torch.optim.Optimizer):
@@ -42,20 +43,20 @@ class AdafactorOptimizer(torch.optim.Optimizer):
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 parameter.add_(direction, alpha=-length / max(1.0, _rms(direction)))
 
-    def _estimate(self, parameter: nn.Parameter, squares: torch.Tensor, kept: float) -> torch.Tensor:
+    def _estimate(self, parameter: nn.Parameter, squares: torch.Tensor, share: float) -> torch.Tensor:
         """Moves the moments of a parameter and returns the squares that they estimate."""
         if parameter.ndim != 2:
-            return self._average(parameter, self._spec.keys[WHOLE], squares, kept)
+            return self._average(parameter, self._spec.keys[WHOLE], squares, share)
         along = (0, 1) if parameter in self._transposed else (1, 0)
         rows, columns = (
-            self._average(parameter, slot, squares.mean(dim, keepdim=True), kept)
+            self._average(parameter, slot, squares.mean(dim, keepdim=True), share)
             for slot, dim in zip(FACTORS, along, strict=True)
         )
         mean = rows.mean()
         return rows * columns / torch.where(mean == 0, 1, mean)
 
-    def _average(self, parameter: nn.Parameter, key: str, seen: torch.Tensor, kept: float) -> torch.Tensor:
-        return self.state[parameter].setdefault(key, torch.zeros_like(seen)).mul_(kept).add_(seen, alpha=1 - kept)
+    def _average(self, parameter: nn.Parameter, key: str, seen: torch.Tensor, share: float) -> torch.Tensor:
+        return kept(self.state[parameter], key, seen).mul_(share).add_(seen, alpha=1 - share)
 
 
 def _rms(values: torch.Tensor) -> float:

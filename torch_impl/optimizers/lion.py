@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from samestep.common.workload.optimizers.lion import Lion
+from samestep.torch_impl.optimizers.state import kept
 
 
 class LionOptimizer(torch.optim.Optimizer):
@@ -34,10 +35,7 @@ class LionOptimizer(torch.optim.Optimizer):
                     self._update(parameter, parameter.grad, group["lr"], group["weight_decay"])
 
     def _update(self, parameter: torch.Tensor, gradient: torch.Tensor, rate: float, decay: float) -> None:
-        (beta1, beta2), state = self._betas, self.state[parameter]
-        if "exp_avg" not in state:
-            state["exp_avg"] = torch.zeros_like(parameter)
-        moment = state["exp_avg"]
+        (beta1, beta2), moment = self._betas, kept(self.state[parameter], "exp_avg", parameter)
         direction = moment.mul(beta1).add_(gradient, alpha=1 - beta1).sign_()
         parameter.mul_(1 - rate * decay).add_(direction, alpha=-rate)
         moment.mul_(beta2).add_(gradient, alpha=1 - beta2)

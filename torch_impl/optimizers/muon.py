@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from samestep.common.workload.optimizers.muon import COEFFICIENTS, LEAST_NORM, ROUNDS, Muon, move
+from samestep.torch_impl.optimizers.state import kept
 
 
 class MuonOptimizer(torch.optim.Optimizer):
@@ -37,24 +38,20 @@ class MuonOptimizer(torch.optim.Optimizer):
                 update(parameter, parameter.grad, group["lr"])
 
     def _move_matrix(self, parameter: nn.Parameter, gradient: torch.Tensor, rate: float) -> None:
-        (moment,), beta = self._state(parameter, "exp_avg"), self._spec.beta1
+        moment, beta = kept(self.state[parameter], "exp_avg", parameter), self._spec.beta1
         moment.mul_(beta).add_(gradient, alpha=1 - beta)
         ahead = moment.mul(beta).add_(gradient, alpha=1 - beta)
         parameter.add_(orthogonalized(ahead), alpha=-rate * move(*parameter.shape))
 
     def _move(self, parameter: nn.Parameter, gradient: torch.Tensor, rate: float) -> None:
         spec, state = self._spec, self.state[parameter]
-        first, second = self._state(parameter, "exp_avg", "exp_avg_sq")
+        first, second = (kept(state, key, parameter) for key in ("exp_avg", "exp_avg_sq"))
         state["step"] = state.get("step", torch.tensor(0.0)) + 1
         first.mul_(spec.beta1).add_(gradient, alpha=1 - spec.beta1)
         second.mul_(spec.beta2).addcmul_(gradient, gradient, value=1 - spec.beta2)
         t = int(state["step"])
         root = (second.sqrt() / math.sqrt(1 - spec.beta2**t)).add_(spec.epsilon)
         parameter.addcdiv_(first, root, value=-rate / (1 - spec.beta1**t))
-
-    def _state(self, parameter: nn.Parameter, *keys: str) -> list[torch.Tensor]:
-        state = self.state[parameter]
-        return [state.setdefault(key, torch.zeros_like(parameter)) for key in keys]
 
 
 def orthogonalized(matrix: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,19 @@ from samestep.common.workload.optimizers.spec import Shape
 from samestep.torch_impl import sharded
 
 
+def kept(state: dict[str, torch.Tensor], key: str, like: torch.Tensor) -> torch.Tensor:
+    """Returns what an optimizer keeps of a parameter; zeros before the first update.
+
+    Args:
+        state: The optimizer's state of the parameter.
+        key: Torch's key.
+        like: A tensor of the same shape.
+    """
+    if key not in state:
+        state[key] = torch.zeros_like(like)
+    return state[key]
+
+
 class OptimizerState(Protocol):
     """Access to the optimizer state: on this process, or on the rank that updates the parameter.
 
