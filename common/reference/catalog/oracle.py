@@ -7,7 +7,7 @@ from samestep.common.strategy import Answer, StrategyInfo
 ROW = StrategyInfo(
     name="oracle",
     summary="The plain step in float64, every derivative written out by hand; all others are judged against it.",
-    goal="truth",
+    goal="the reference of all others",
     data_split=Answer("no", "one process takes the whole batch"),
     model_split=Answer("no", "one process holds the whole model"),
     hardware="one CPU core",
