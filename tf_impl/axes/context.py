@@ -88,28 +88,15 @@ class HeadExchange:
             v_BHtK: Values.
         """
         count, (heads, tokens, width) = self._count, q_BHtK.shape[1:]
+        exchange = self._collectives().all_to_all
         # Queries, keys and values go together.
         parts = tf.reshape(tf.stack((q_BHtK, k_BHtK, v_BHtK)), (3, -1, count, heads // count, tokens, width))
-        received_N3BhtK = self._exchange(tf.transpose(parts, (2, 0, 1, 3, 4, 5)))
+        received_N3BhtK = exchange(tf.transpose(parts, (2, 0, 1, 3, 4, 5)))
         whole = tf.transpose(received_N3BhtK, (1, 2, 3, 0, 4, 5))
         q, k, v = tf.unstack(tf.reshape(whole, (3, -1, heads // count, count * tokens, width)))
         mixed = tf.reshape(self._attend(q, k, v), (-1, heads // count, count, tokens, width))
-        received_NBhtK = self._exchange(tf.transpose(mixed, (2, 0, 1, 3, 4)))
+        received_NBhtK = exchange(tf.transpose(mixed, (2, 0, 1, 3, 4)))
         return tf.reshape(tf.transpose(received_NBhtK, (1, 0, 2, 3, 4)), (-1, heads, tokens, width))
-
-    def _exchange(self, parts: tf.Tensor) -> tf.Tensor:
-        """[N, ...], one part for each replica -> [N, ...], one from each replica."""
-        collectives = self._collectives()
-
-        @tf.custom_gradient
-        def exchange(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-            return _all_to_all(collectives, x), lambda dy: _all_to_all(collectives, dy)
-
-        return exchange(parts)
-
-
-def _all_to_all(collectives: Collectives, parts: tf.Tensor) -> tf.Tensor:
-    return tf.reshape(collectives.to_owners(tf.reshape(parts, (parts.shape[0], -1))), parts.shape)
 
 
 def place_positions(model: Transformer, positions: Positions) -> None:

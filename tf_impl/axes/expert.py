@@ -107,35 +107,22 @@ class ExpertParts:
         """Wraps the computation of one replica's experts with the exchange of tokens, which makes it that of all experts."""
 
         def exchanging(x_SD: tf.Tensor, counts_E: tf.Tensor) -> tf.Tensor:
-            count, (slots, width) = self._count, x_SD.shape
+            count, (slots, width), collectives = self._count, x_SD.shape, self._collectives("expert")
             counts_Ne, numbers_S = tf.reshape(counts_E, (count, -1)), tf.range(slots)
             each = counts_Ne.shape[1]
             ranks_S = tf.searchsorted(tf.cumsum(counts_E), numbers_S, side="right") // each
             first_N = tf.cumsum(tf.reduce_sum(counts_Ne, 1), exclusive=True)
             places_S = ranks_S * slots + numbers_S - tf.gather(first_N, ranks_S)
             sent_RD = tf.scatter_nd(places_S[:, None], x_SD, (count * slots, width))
-            counted_Ne = self._collectives("expert").to_owners(tf.cast(counts_Ne, tf.int64))
+            counted_Ne = collectives.to_owners(tf.cast(counts_Ne, tf.int64))
             received_Ne = tf.cast(counted_Ne, tf.int32)
             ends_Ne = tf.cumsum(received_Ne, axis=1)
             experts_NS = tf.searchsorted(ends_Ne, tf.tile(numbers_S[None], (count, 1)), side="right")  # e of no token
             order_R = tf.argsort(tf.reshape(experts_NS, [-1]), stable=True)
-            out_RD = compute(tf.gather(self._exchange(sent_RD), order_R), tf.reduce_sum(received_Ne, 0))
-            return tf.gather(self._exchange(tf.gather(out_RD, tf.math.invert_permutation(order_R))), places_S)
+            out_RD = compute(tf.gather(collectives.all_to_all(sent_RD), order_R), tf.reduce_sum(received_Ne, 0))
+            return tf.gather(collectives.all_to_all(tf.gather(out_RD, tf.math.invert_permutation(order_R))), places_S)
 
         return exchanging
-
-    def _exchange(self, parts_RD: tf.Tensor) -> tf.Tensor:
-        """[N S, D], S for each replica -> [N S, D], S from each replica."""
-        collectives = self._collectives("expert")
-
-        def to_owners(x: tf.Tensor) -> tf.Tensor:
-            return tf.reshape(collectives.to_owners(tf.reshape(x, (self._count, -1))), x.shape)
-
-        @tf.custom_gradient
-        def exchange(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-            return to_owners(x), to_owners
-
-        return exchange(parts_RD)
 
     def _collectives(self, axis: str) -> Collectives:
         """Returns those of the present replica along an axis, whose groups have numbers of their own."""

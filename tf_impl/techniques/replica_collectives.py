@@ -132,6 +132,18 @@ class Collectives:
         received = tf.raw_ops.CollectiveAllToAllV2(input=_packed(rows), **self._options())
         return _unpacked(received, rows)
 
+    def all_to_all(self, parts: tf.Tensor) -> tf.Tensor:
+        """Sends each replica its part of [replicas * n, ...], and returns those that this one is sent; so does its gradient."""
+
+        def exchanged(x: tf.Tensor) -> tf.Tensor:
+            return tf.reshape(self.to_owners(tf.reshape(x, (self._ranks, -1))), x.shape)
+
+        @tf.custom_gradient
+        def exchange(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+            return exchanged(x), exchanged
+
+        return exchange(parts)
+
     def to_all(self, own: tf.Tensor) -> tf.Tensor:
         """Gathers the row of each replica: [replicas, numbers]."""
         rows = tf.expand_dims(own, 0)
