@@ -83,10 +83,13 @@ class Forecast:
     def _one(self, row: Prediction) -> str:
         table = ledger_table(row.ledger, textbook=row.formulas)
         each = f"sent by each of {row.num_devices:,} devices: {size(row.sent_bytes_per_device)}, on average"
+        held, beyond = "gradients, optimizer state and activations are", "buffers"
+        if not row.knows_activations:
+            held, beyond = "gradients and optimizer state are", "activations, which are not predicted, buffers"
         told = [
             *([each] if row.num_devices > 1 else []),
-            f"needed: at most {size(row.needed_bytes)} on a device, if parameters, gradients, optimizer state and "
-            "activations are at their peaks at once; buffers and the framework come on top",
+            f"needed: at most {size(row.needed_bytes)} on a device, if parameters, {held} at their peaks at once; "
+            f"{beyond} and the framework come on top",
         ]
         fits = fill(told_to_fit(row, self.memory)) if self.memory else ""
         return paragraphs(_caption(row, self.observed is not None), f"{table}\n{bullets(told)}", fits)

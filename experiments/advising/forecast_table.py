@@ -46,7 +46,7 @@ def _columns(rows: Sequence[Prediction], given: int | None) -> tuple[Column[Pred
 
 
 _GATHERED = "copies of parameters that exist only within a step"
-_ACTIVATIONS = "kept between forward and backward pass; empty: not predicted"
+_ACTIVATIONS = "kept between forward and backward pass; empty: not predicted, and not part of what is needed"
 _NEEDED = "all of that on one device, each at its peak; buffers and the framework come on top"
 
 

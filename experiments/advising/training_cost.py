@@ -64,7 +64,7 @@ class StepCost:
     @property
     def tokens(self) -> str:
         """How many tokens are trained on in a second, as text."""
-        return large_number(round(self.examples_per_second * num_positions(self.base.workload.model)))
+        return large_number(self.examples_per_second * num_positions(self.base.workload.model))
 
     @property
     def flops_utilization(self) -> float:
@@ -99,9 +99,9 @@ class StepCost:
         if self.training.tokens is None:
             return ""
         hours, time = self.devices * self.whole_seconds / _HOUR, _time(self.whole_seconds)
-        said = f"{large_number(round(self.training.tokens))} tokens take {time} and {large_number(round(hours))} device hours"
+        said = f"{large_number(self.training.tokens)} tokens take {time} and {large_number(hours)} device hours"
         if self.training.price is not None:
-            said += f", which cost {large_number(round(self.training.price * hours))}"
+            said += f", which cost {large_number(self.training.price * hours)}"
         if self.machine.device_watts is not None:
             said += f"; the devices draw at most {_energy(self.machine.device_watts * hours)}"
         return f"{said}. Restarts and evaluation come on top."

@@ -87,6 +87,23 @@ def test_one_device_is_not_said_to_send(devices: int, capsys: pytest.CaptureFixt
     assert ("sent by each of" in capsys.readouterr().out) == (devices > 1)
 
 
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("ddp", "gradients, optimizer state and activations are at their peaks at once; buffers and"),
+        (
+            "dp",
+            "gradients and optimizer state are at their peaks at once; activations, which are not predicted, buffers and",
+        ),
+    ],
+)
+def test_what_is_needed_counts_activations_only_where_they_are_predicted(
+    cell: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert predict.main([f"torch:{cell}", "--devices", "2"]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_every_row_is_predicted_or_refused_with_a_reason() -> None:
     found = samestep.predict(workload="prose-gpt", devices=4)
     refused = {cell for cells in found.refused for cell in cells.split(", ")}

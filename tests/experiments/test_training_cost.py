@@ -37,6 +37,8 @@ def test_a_whole_training_is_told_in_days_price_and_energy():
         "27.18 billion tokens take 2.0 days and 4,800 device hours, which cost 9,600; the devices draw at most 1.92 MWh. "
         "Restarts and evaluation come on top."
     )
+    little = StepCost(GPT3, 20.0, MACHINE, 100, Training(tokens_a_step * 9.0, 0.5)).say_whole()
+    assert "take 0.05 hours and 5 device hours, which cost 2.5;" in little
     unknown = dataclasses.replace(MACHINE, device_watts=None)
     assert "draw" not in StepCost(GPT3, 20.0, unknown, 100, Training(1e9)).say_whole()
     assert StepCost(GPT3, 20.0, MACHINE, 100).say_whole() == ""
