@@ -163,6 +163,11 @@ def test_options_and_techniques_count() -> None:
     assert samestep.predict("torch:fsdp", devices=2, clip_norm=1.0) != samestep.predict("torch:fsdp", devices=2)
 
 
+def test_textbooks_say_nothing_of_what_recomputation_keeps_and_sends() -> None:
+    row = samestep.predict("torch:tp+recompute=true", devices=2, workload="prose-gpt").rows[0]
+    assert [row.textbook(each) is not None for each in ("state", "sent", "activations")] == [True, False, False]
+
+
 def test_weights_in_two_bytes_halve_what_is_sent_and_keep_masters() -> None:
     given = {"workload": "prose-gpt", "devices": 2, "backend": "nccl"}
     whole = samestep.predict("torch:ddp", **given).rows[0]

@@ -44,4 +44,9 @@ def inner_segments(run: Run) -> Sequence[Segment]:
     return run.workload.model.segments()[1:-1] or run.workload.model.facts.blocks
 
 
-RECOMPUTE = Technique(flags=RecomputeFlags, refuse=check_recomputation, computed_twice=inner_segments)
+RECOMPUTE = Technique(
+    flags=RecomputeFlags,
+    refuse=check_recomputation,
+    computed_twice=inner_segments,
+    in_textbooks=("state", "idle share"),  # layers that are cut or sharded may be exchanged again
+)
