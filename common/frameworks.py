@@ -24,7 +24,7 @@ class Conventions:
         other_dtypes: What happens to numbers in another dtype, as a template with `counted` and `dtype`.
         why_wide: Why a model may compute nothing in two bytes.
         agrees_on_gradients: Whether replicas ask each other which parameters got a gradient.
-        norm_sums: How many sums over all replicas a batch normalisation takes in each phase.
+        norm_sums: How many sums over all replicas a batch normalization takes in each phase.
         has_equal_parts: Whether the parts of its all-to-all are equal, so each has room for the largest possible part.
         packed_bytes: The bytes to a multiple of which each row of its all-to-all is padded.
         sums_norms_at_once: Whether replicas sum the squares of the parameters that are distributed among them as one number.

@@ -131,7 +131,7 @@ class _OfEachThread(threading.local):
 def separate_losses(layers: Iterable[Any]) -> None:
     """Keeps the losses apart that layers of Keras add in different threads, one a replica (Keras 3.15).
 
-    Replicas take turns inside of a forward pass where they wait for each other, as a synchronized normalisation does. Each
+    Replicas take turns inside of a forward pass where they wait for each other, as a synchronized normalization does. Each
     one's first layer empties the lists of all.
 
     Args:

@@ -131,7 +131,7 @@ def _modules(params: Mapping[str, Param]) -> list[list[str]]:
 
 
 def _layers(params: Mapping[str, Param]) -> list[list[list[str]]]:
-    """Returns the modules, those of a layer together: a normalisation is inside the layer in front of it."""
+    """Returns the modules, those of a layer together: a normalization is inside the layer in front of it."""
     layers: list[list[list[str]]] = []
     for names in _modules(params):
         if layer(names[0]).endswith("/norm") and layers and layer(layers[-1][0][0]) == layer(layer(names[0])):

@@ -192,7 +192,7 @@ def _collectives(run: Run, frees: bool) -> Iterator[Send]:
 
 
 def _sends_inside(run: Run) -> dict[str, list[list[Send]]]:
-    """Phase -> what goes on inside each block; nobody knows in which block the sums of a framework's batch normalisation are."""
+    """Phase -> what goes on inside each block; nobody knows in which block the sums of a framework's batch normalization are."""
     model = run.workload.model
     segments, blocks = model.segments(), [block.name for block in model.facts.blocks if parameters_of(model, block)]
     forward, backward = sends_within(run, run.examples_per_pass, segments)

@@ -1,6 +1,6 @@
 """Finds why the run of a user's model left its reference, by switching off one suspect at a time.
 
-On each replica, batch normalisation and the user's running buffers see a different batch, and random numbers are drawn
+On each replica, batch normalization and the user's running buffers see a different batch, and random numbers are drawn
 separately. None of this is a mistake of the strategy. So both the run and its reference are repeated without a suspect: if they
 then agree, the suspect alone is the cause. Mixing the examples of a batch cannot be switched off. So the run is compared with
 the model on one device that takes the same shards one after the other: if they agree, the strategy did what the model does on

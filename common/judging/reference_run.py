@@ -80,7 +80,7 @@ def reference_of(run: Run) -> Run:
     if not (facts := run.workload.model.facts).has_oracle:
         model = facts.counterpart or run.workload.model
         run = of_whole(dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=model)))
-        techniques = techniques.in_passes(1)  # a normalisation sees the whole batch
+        techniques = techniques.in_passes(1)  # a normalization sees the whole batch
     return dataclasses.replace(
         run,
         framework=facts.reference_framework,

@@ -1,6 +1,6 @@
 """Judges the updates of a user's optimizer: what is off in weights or state may be decided by rounding alone.
 
-The true gradient of some parameters is zero: that of the bias of an attention's keys, or of a bias before a normalisation. What
+The true gradient of some parameters is zero: that of the bias of an attention's keys, or of a bias before a normalization. What
 is computed instead is rounding. An optimizer that takes its sign, or divides by its size, moves such a weight as far as any
 other, and every right run moves it elsewhere. For an unknown optimizer, no formula predicts this. So the reference is repeated
 a few times from initial weights that are changed in their last bit: what this changes by much is not determined by the model.

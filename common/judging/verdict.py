@@ -75,7 +75,7 @@ class Trial:
     def taken(self) -> ComparedSteps:
         """The steps that are compared.
 
-        A user's model may have parameters whose true gradient is zero: a bias before a normalisation, the bias of an
+        A user's model may have parameters whose true gradient is zero: a bias before a normalization, the bias of an
         attention's keys. Rounding alone moves their weights, as far as a formula says.
         """
         first, run, losses, wanted = self.seen.log.first, self.run, self.seen.losses, self.wanted.losses

@@ -186,7 +186,7 @@ _SENTENCES = {
     "swapped_batch": "it trained on the next step's batch: the order of the batches is wrong",
     "float32_hyper_parameters": "a hyper-parameter passed through float32 on its way into the update",
     "transposed_kernel": "a square kernel is used transposed",
-    "norm_epsilon": "the layer normalisation's epsilon is 1e-6, not 1e-5",
+    "norm_epsilon": "the layer normalization's epsilon is 1e-6, not 1e-5",
     "missing_causal_mask": "attention sees the tokens to come: the causal mask is missing",
     "tanh_gelu": "GELU is approximated with tanh",
 }

@@ -47,10 +47,10 @@ class StepContext:
 
     Attributes:
         keys: The key of each example, which decides what dropout keeps; None in evaluation.
-        examples: The number of neighbouring examples from which a batch normalisation computes its statistics; 0 if it uses the
+        examples: The number of neighbouring examples from which a batch normalization computes its statistics; 0 if it uses the
             running ones, as in evaluation.
         added: What layers add to the mean loss of this pass.
-        statistics: For each batch normalisation, what it saw in this step, in the order of the examples.
+        statistics: For each batch normalization, what it saw in this step, in the order of the examples.
         ties: Notes the tokens that lie between two experts; None if that is not needed.
     """
 
@@ -61,7 +61,7 @@ class StepContext:
     ties: Ties | None = None
 
     def note(self, name: str, means: np.ndarray, variances: np.ndarray) -> None:
-        """Notes what a batch normalisation saw.
+        """Notes what a batch normalization saw.
 
         Args:
             name: Its path.

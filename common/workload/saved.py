@@ -48,11 +48,11 @@ class Kept:
         return elements, masks
 
     def normalized(self, elements: int, fixed_bytes: int = 0, statistics_bytes: int = 0) -> "Kept":
-        """Returns the same layer with its outputs normalised over the batch.
+        """Returns the same layer with its outputs normalized over the batch.
 
         Args:
             elements: The elements of its outputs, for one example.
-            fixed_bytes: What the normalisation keeps for a micro-batch, for any number of examples.
+            fixed_bytes: What the normalization keeps for a micro-batch, for any number of examples.
             statistics_bytes: What else it keeps for a micro-batch unless it is frozen.
         """
         return dataclasses.replace(

@@ -124,8 +124,8 @@ def store(cell: Product, result: RunResult) -> None:
 def record(result: RunResult) -> None:
     """Keeps the verdict on a cell with techniques or features, for the page."""
     config, parity = result.config, result.parity
-    normalised = f"+batch_norm={config.batch_norm}" if "norm=" in result.workload else ""
-    row = [f"{Cell.of(config)}{normalised}", result.workload, result.optimizer, result.dtype, result.mesh]
+    normalized = f"+batch_norm={config.batch_norm}" if "norm=" in result.workload else ""
+    row = [f"{Cell.of(config)}{normalized}", result.workload, result.optimizer, result.dtype, result.mesh]
     reached = [_shown(parity.max_relative_loss), f"{bound_of(parity, result.dtype):.1e}", "yes" * parity.is_amplified]
     folder = STORE / _source_digest(result.framework) / "techniques"
     folder.mkdir(parents=True, exist_ok=True)

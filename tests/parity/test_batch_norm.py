@@ -1,4 +1,4 @@
-"""Batch normalisation of our models: over the whole batch, over each replica's part, or by running statistics."""
+"""Batch normalization of our models: over the whole batch, over each replica's part, or by running statistics."""
 
 import dataclasses
 from pathlib import Path

@@ -198,7 +198,7 @@ def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None
     "cell", ["mirrored", *slow("multi_worker_mirrored", "mirrored+accumulation_steps=2+clip_norm=0.5")]
 )
 def test_batch_normalisation_in_two_bytes(run_cell: RunCell, cell: str) -> None:
-    """Keras' policy rounds data; both factors, the result and its sum with a bias; a normalisation, a ReLU; and the head's."""
+    """Keras' policy rounds data; both factors, the result and its sum with a bias; a normalization, a ReLU; and the head's."""
     fields = {"devices": 2, "steps": 5, "batch_norm": "frozen", **own("NORMED")}
     result = run_cell(f"tf:{cell}+precision=bf16", "digits-mlp", **fields)
     assert result.parity.passed, result.parity.reason

@@ -181,7 +181,7 @@ def test_what_the_model_does_is_told_from_what_the_strategy_does(
     )
     mended = run_cell("torch:ddp", "digits-mlp", **fields, **remedy)
     assert mended.parity.passed
-    said = {"batch_norm": "batch normalisation frozen", "dropout": "without dropout"}[next(iter(remedy))]
+    said = {"batch_norm": "batch normalization frozen", "dropout": "without dropout"}[next(iter(remedy))]
     assert said in tables.caption(alone([mended]), width=400)
 
 

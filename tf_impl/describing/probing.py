@@ -48,7 +48,7 @@ class Probe:
         )
         self.initial: Mapping[str, np.ndarray] = self._buffers()
         norms = norms_of(built.layers())
-        self.normalising: Collection[str] = {
+        self.normalizing: Collection[str] = {
             name
             for name, variable in built.buffers.items()
             if any(variable is own.value for norm in norms for own in norm.non_trainable_variables)

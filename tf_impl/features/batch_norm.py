@@ -1,4 +1,4 @@
-"""Batch normalisation, written out: TensorFlow's fused one has no float64, and Keras' computes other numbers."""
+"""Batch normalization, written out: TensorFlow's fused one has no float64, and Keras' computes other numbers."""
 
 import functools
 import inspect
@@ -21,7 +21,7 @@ Sum = Callable[[tf.Tensor], tf.Tensor]
 
 
 class BatchNorm:
-    """Normalises each channel (the last dimension) over the batch, by the biased variance.
+    """Normalizes each channel (the last dimension) over the batch, by the biased variance.
 
     Attributes:
         buffers: The running statistics, by neutral name.
@@ -63,7 +63,7 @@ def _total(x: tf.Tensor) -> tf.Tensor:
 
 
 def _normalized(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, count: float, summed: Sum) -> list[tf.Tensor]:
-    """Returns the outputs, the mean and the variance; what it keeps is the normalised input.
+    """Returns the outputs, the mean and the variance; what it keeps is the normalized input.
 
     Args:
         x: [batch, ..., channels].
@@ -92,7 +92,7 @@ def _normalized(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, count: float, s
 
 
 def batch_norm(spec: ModelSpec, variable: "VariableFactory", name: str) -> BatchNorm | None:
-    """Returns the layer, or None if nothing is normalised.
+    """Returns the layer, or None if nothing is normalized.
 
     Args:
         spec: The spec of the model.
@@ -103,14 +103,14 @@ def batch_norm(spec: ModelSpec, variable: "VariableFactory", name: str) -> Batch
 
 
 def norms_of(layers: Iterable[Any]) -> list[Any]:
-    """Returns the layers of a user's model that normalise over the batch."""
+    """Returns the layers of a user's model that normalize over the batch."""
     import keras  # here: our own models do without it
 
     return [each for each in layers if isinstance(each, keras.layers.BatchNormalization)]
 
 
 def switch(layers: Sequence[Any], features: Features, held: Sequence[tf.Variable]) -> None:
-    """Makes the batch normalisations of a user's model use and keep their running statistics, or compute those of all replicas.
+    """Makes the batch normalizations of a user's model use and keep their running statistics, or compute those of all replicas.
 
     Args:
         layers: Those of the model.
@@ -124,7 +124,7 @@ def switch(layers: Sequence[Any], features: Features, held: Sequence[tf.Variable
 
 
 def freeze(layers: Sequence[Any], held: Sequence[tf.Variable]) -> Callable[[], None]:
-    """Makes batch normalisations, and the layers that hold some variables, compute as in evaluation.
+    """Makes batch normalizations, and the layers that hold some variables, compute as in evaluation.
 
     Args:
         layers: The layers of a user's model.

@@ -57,7 +57,7 @@ class Stacked:
 
 
 class Experts:
-    """Sum over the k likeliest experts of each token, weighted by their normalised probabilities.
+    """Sum over the k likeliest experts of each token, weighted by their normalized probabilities.
 
     Attributes:
         noted: The tokens of each expert and the sums of its probabilities in the last call.

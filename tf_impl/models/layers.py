@@ -102,7 +102,7 @@ class Convolution:
 
 
 class Norm:
-    """Layer normalisation over the last dimension, with the biased variance."""
+    """Layer normalization over the last dimension, with the biased variance."""
 
     def __init__(self, variable: VariableFactory, name: str) -> None:
         self.scale = variable(f"{name}/scale")

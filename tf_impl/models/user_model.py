@@ -148,7 +148,7 @@ class UserModel:
         return layers.find_layers(self.model, recorder.started, names)
 
     def freeze(self, running: Collection[str]) -> Callable[[], None]:
-        """Has batch normalisations, and the layers that hold some variables, compute as in evaluation.
+        """Has batch normalizations, and the layers that hold some variables, compute as in evaluation.
 
         Args:
             running: The variables, by neutral name.

@@ -70,13 +70,13 @@ class Pieces:
         values = rows + residual
         largest = self._largest(values, collectives)
         scale = tf.gather(largest / LARGEST, self._owners)
-        sent = quantise(values, tf.gather(LARGEST / largest, self._owners))
+        sent = quantize(values, tf.gather(LARGEST / largest, self._owners))
         residual.assign(values - sent * scale)
         received = tf.cast(collectives.to_owners(tf.cast(sent, tf.int8)), rows.dtype)
         total = tf.reduce_sum(received, 0) + sum_residual / scale
         largest = self._largest(total, collectives)
         sum_scale = tf.gather(largest / LARGEST, self._owners)
-        whole = quantise(total, tf.gather(LARGEST / largest, self._owners))
+        whole = quantize(total, tf.gather(LARGEST / largest, self._owners))
         sum_residual.assign((total - whole * sum_scale) * scale)
         return tf.cast(collectives.to_all(tf.cast(whole, tf.int8)), rows.dtype) * (sum_scale * scale)
 
@@ -111,7 +111,7 @@ class Pieces:
             self._replicas.write(variable, of_ranks)
 
 
-def quantise(values: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
+def quantize(values: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
     """Rounds to whole numbers from -127 to 127, half to even.
 
     Args:

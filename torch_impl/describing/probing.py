@@ -44,7 +44,7 @@ class Probe:
         )
         self.initial: Mapping[str, np.ndarray] = _buffers(module)
         norms = {path.replace(".", "/") for path in norms_of(module)}
-        self.normalising: Collection[str] = {name for name in self.initial if name.rpartition("/")[0] in norms}
+        self.normalizing: Collection[str] = {name for name in self.initial if name.rpartition("/")[0] in norms}
 
     def take(self, how: How) -> ProbedPass:
         """Runs the examples through a copy of the model, twice from the same state."""

@@ -1,6 +1,6 @@
-"""Layers whose outputs are normalised over the batch: torch's own batch normalisation, by the numbers of all three mirrors.
+"""Layers whose outputs are normalized over the batch: torch's own batch normalization, by the numbers of all three mirrors.
 
-The normalisation belongs to the layer before it, so both are gathered together where parameters are sharded.
+The normalization belongs to the layer before it, so both are gathered together where parameters are sharded.
 """
 
 import functools
@@ -20,7 +20,7 @@ BUFFER_ROLES = ("running_mean", "running_var")
 
 
 class BatchNorm(nn.modules.batchnorm._BatchNorm):
-    """torch's batch normalisation for any number of dims, without the counter of batches, which is not needed with a momentum."""
+    """torch's batch normalization for any number of dims, without the counter of batches, which is not needed with a momentum."""
 
     def __init__(self, channels: int, epsilon: float, momentum: float) -> None:
         super().__init__(channels, epsilon, momentum)
@@ -35,7 +35,7 @@ class BatchNorm(nn.modules.batchnorm._BatchNorm):
 
 
 class NormalizedLinear(nn.Linear):
-    """A linear layer without a bias, and the normalisation of its outputs."""
+    """A linear layer without a bias, and the normalization of its outputs."""
 
     def __init__(self, fan_in: int, fan_out: int) -> None:
         super().__init__(fan_in, fan_out, bias=False)
@@ -47,7 +47,7 @@ class NormalizedLinear(nn.Linear):
 
 
 class NormalizedConvolution(nn.Conv2d):
-    """A 3x3 convolution without a bias, and the normalisation of its outputs."""
+    """A 3x3 convolution without a bias, and the normalization of its outputs."""
 
     def __init__(self, fan_in: int, fan_out: int) -> None:
         super().__init__(fan_in, fan_out, kernel_size=3, padding=1, bias=False)
@@ -84,7 +84,7 @@ def convolution(norm: str, fan_in: int, fan_out: int) -> nn.Module:
 
 
 def norms_of(model: nn.Module) -> dict[str, nn.modules.batchnorm._BatchNorm]:
-    """Returns the layers that normalise over the batch, by path."""
+    """Returns the layers that normalize over the batch, by path."""
     return {path: each for path, each in model.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)}
 
 
@@ -101,7 +101,7 @@ def switch(model: nn.Module, features: Features, running: Collection[str] = ()) 
 
 
 def freeze(model: nn.Module, running: Collection[str] = ()) -> None:
-    """Makes batch normalisations, and the modules of other running buffers, compute as in evaluation.
+    """Makes batch normalizations, and the modules of other running buffers, compute as in evaluation.
 
     Args:
         model: The model, or a stage of it.

@@ -1,4 +1,4 @@
-"""Batch normalisation over the whole batch, of which each rank has an equal shard.
+"""Batch normalization over the whole batch, of which each rank has an equal shard.
 
 On GPUs torch's own SyncBatchNorm, which runs nowhere else (2.13) and only where batches are counted; otherwise the same, by hand:
 the mean and then the variance are summed over the ranks in the forward pass, and two sums of gradients in the backward pass.
@@ -14,7 +14,7 @@ from torch import nn
 
 
 def synchronize(model: nn.Module, device: torch.device) -> nn.Module:
-    """Makes the batch normalisations of a model use the statistics of all ranks.
+    """Makes the batch normalizations of a model use the statistics of all ranks.
 
     Args:
         model: Built, its group of ranks joined.
@@ -32,7 +32,7 @@ def synchronize(model: nn.Module, device: torch.device) -> nn.Module:
 
 
 def _normalize(layer: nn.modules.batchnorm._BatchNorm, x: torch.Tensor) -> torch.Tensor:
-    """Returns the forward pass of a batch normalisation, over [shard, channels, ...] of every rank."""
+    """Returns the forward pass of a batch normalization, over [shard, channels, ...] of every rank."""
     if not (layer.training or layer.running_mean is None):
         return type(layer).forward(layer, x)
     weight = torch.ones(x.shape[1], dtype=x.dtype, device=x.device) if layer.weight is None else layer.weight

@@ -53,7 +53,7 @@ class Stacked(nn.Module):
 
 
 class Experts(nn.Module):
-    """Sum over the k likeliest experts of each token, weighted by their normalised probabilities."""
+    """Sum over the k likeliest experts of each token, weighted by their normalized probabilities."""
 
     def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()

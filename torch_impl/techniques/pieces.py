@@ -121,12 +121,12 @@ def _whole(rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 def _sent(values: torch.Tensor, largest: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """Rounds some values to int8, and leaves in their place what that left out."""
-    whole = quantise(values, largest)
+    whole = quantize(values, largest)
     values.addcmul_(whole, scale, value=-1)
     return whole.to(torch.int8)
 
 
-def quantise(values: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
+def quantize(values: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
     """Rounds to whole numbers from -127 to 127, half to even.
 
     Args:

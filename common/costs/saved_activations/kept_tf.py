@@ -5,7 +5,7 @@ Beside what torch keeps (`kept_torch.py`), the layers that are written out in pr
     GELU          x / 2, x / sqrt(2) and 1 + erf, three times its input, where torch keeps the input alone
     ReLU          its output, which is the same memory as the next layer's input, unless dropout is between them
     dropout       a byte for each element, which says whether it is kept
-    batch norm        the normalised input, and a reciprocal deviation for each channel, whatever the number of examples
+    batch norm        the normalized input, and a reciprocal deviation for each channel, whatever the number of examples
     layer norm    the centred input, its product with the reciprocal deviation, and that deviation; no mean
     RMS norm      its input, its output before the scale, and the reciprocal root
     gated mlp     as in torch

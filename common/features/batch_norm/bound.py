@@ -1,4 +1,4 @@
-"""How much rounding errors grow on their way through batch normalisations."""
+"""How much rounding errors grow on their way through batch normalizations."""
 
 import math
 
@@ -9,13 +9,13 @@ _GELU_SQUARED = 1 / 3 + 1 / (2 * math.sqrt(3) * math.pi)
 DIVISION = {"relu": math.pi / (math.pi - 1), "gelu": _GELU_SQUARED / (_GELU_SQUARED - 1 / (4 * math.pi))}
 """Activation -> the mean square of what it returns for normal numbers, divided by the variance: 1.47 and 1.23."""
 MOST_GROWTH = 100
-"""By how much normalisations may let the square of a rounding error grow; beyond that, nearly nothing would be too much."""
+"""By how much normalizations may let the square of a rounding error grow; beyond that, nearly nothing would be too much."""
 
 
 def error_growth(run: Run) -> float:
-    """Returns by how much the square of a rounding error grows on its way through the batch normalisations of a model.
+    """Returns by how much the square of a rounding error grows on its way through the batch normalizations of a model.
 
-    Products round numbers relative to their size; a normalisation subtracts their mean and divides by their deviation. So the
+    Products round numbers relative to their size; a normalization subtracts their mean and divides by their deviation. So the
     square of an error grows by E[z^2] / Var[z] of the layer's input, which is `DIVISION` after an activation. A deviation
     computed from n numbers is at times too small itself, which adds a factor of (n - 2) / (n - 3) in the mean.
 
@@ -35,6 +35,6 @@ def say_growth(run: Run) -> str:
     if error_growth(run) <= MOST_GROWTH:
         return ""
     return (
-        f"what {len(batch_norms(run.workload.model))} successive normalisations divide by the deviation of "
+        f"what {len(batch_norms(run.workload.model))} successive normalizations divide by the deviation of "
         f"{numbers_of_statistics(run)} numbers"
     )

@@ -1,4 +1,4 @@
-"""What batch normalisations with the statistics of the whole batch (`--batch-norm sync`) exchange.
+"""What batch normalizations with the statistics of the whole batch (`--batch-norm sync`) exchange.
 
 For each channel, torch's ranks sum the mean and then the variance in the forward pass, and their two gradients in the backward
 pass. So do our models in TensorFlow. Keras sums the values, their squares and their number at once, and two gradients.
@@ -16,11 +16,11 @@ from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 
 _STATED_SUMS = 2
-"""How many sums a batch normalisation takes in each phase that every mirror states."""
+"""How many sums a batch normalization takes in each phase that every mirror states."""
 
 
 def stated_sums(run: Run, phase: str) -> dict[str, Send]:
-    """Returns the sums of the batch normalisations that every mirror states.
+    """Returns the sums of the batch normalizations that every mirror states.
 
     Args:
         run: What is trained.
@@ -30,7 +30,7 @@ def stated_sums(run: Run, phase: str) -> dict[str, Send]:
 
 
 def framework_sums(run: Run, phase: str) -> dict[str, Send]:
-    """Returns the sums of the batch normalisations that are layers of the framework itself.
+    """Returns the sums of the batch normalizations that are layers of the framework itself.
 
     Args:
         run: What is trained.

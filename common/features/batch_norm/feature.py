@@ -1,4 +1,4 @@
-"""Batch normalisation as a feature of a model."""
+"""Batch normalization as a feature of a model."""
 
 import dataclasses
 
@@ -42,7 +42,7 @@ BATCH_NORM = Feature(
     field="norm",
     is_in_own=lambda facts: bool(facts.featured.get("batch_norm") or facts.habits.running),
     say_switched=lambda features: (
-        "" if features.batch_norm == "local" else f"batch normalisation {features.batch_norm}"
+        "" if features.batch_norm == "local" else f"batch normalization {features.batch_norm}"
     ),
     refuse=check_statistics,
     layers=batch_norms,
@@ -62,7 +62,7 @@ BATCH_NORM = Feature(
     ),
     takes_shares=takes_shares,
     of_whole=of_whole,
-    classes={"normalisation": ("BatchNormalization", *(f"BatchNorm{n}d" for n in (1, 2, 3)))},
+    classes={"normalization": ("BatchNormalization", *(f"BatchNorm{n}d" for n in (1, 2, 3)))},
     layers_apart=norms_apart,
     suspect=suspect_statistics,
     error_growth=error_growth,

@@ -1,4 +1,4 @@
-"""The flag of batch normalisation."""
+"""The flag of batch normalization."""
 
 import dataclasses
 

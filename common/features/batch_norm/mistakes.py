@@ -1,4 +1,4 @@
-"""Mistakes of batch normalisation that two recorded runs show."""
+"""Mistakes of batch normalization that two recorded runs show."""
 
 import re
 
@@ -53,7 +53,7 @@ MISTAKES = (
         "the running statistics ({names}) differ as well as the loss, and only one of the two runs splits its batch: "
         "there each rank or micro-batch normalizes by its own examples",
         "facebookresearch/moco#41",
-        of_step="batch normalisation uses the statistics of each shard, where those of the whole batch were asked for",
+        of_step="batch normalization uses the statistics of each shard, where those of the whole batch were asked for",
     ),
 )
 STILL = (

@@ -1,6 +1,6 @@
-"""Batch normalisation of our own models: one definition for all three mirrors, that of torch.
+"""Batch normalization of our own models: one definition for all three mirrors, that of torch.
 
-A channel is normalised by the mean and the biased variance of its inputs in training, and by running ones in evaluation. After
+A channel is normalized by the mean and the biased variance of its inputs in training, and by running ones in evaluation. After
 a step the running mean is (1 - MOMENTUM) x itself + MOMENTUM x the mean, and the running variance moves in the same way towards
 the unbiased variance. (Keras moves it towards the biased one, by a hundredth, and has an epsilon of 1e-3.)
 
@@ -25,14 +25,14 @@ EPSILON = 1e-5
 
 
 def batch_norms(model: ModelSpec) -> dict[str, int]:
-    """Returns the batch normalisations that every mirror states: the path of each, and its number of channels."""
+    """Returns the batch normalizations that every mirror states: the path of each, and its number of channels."""
     if model.facts.settings.get("norm") != "batch":
         return {}
     return {layer(name): param.size for name, param in model.params().items() if param.role == "scale"}
 
 
 def framework_norms(model: ModelSpec) -> Mapping[str, int]:
-    """Returns the same for the batch normalisations of a user's model, which are layers of its framework."""
+    """Returns the same for the batch normalizations of a user's model, which are layers of its framework."""
     return model.facts.featured.get("batch_norm", {})
 
 
@@ -43,7 +43,7 @@ def buffers(model: ModelSpec) -> dict[str, tuple[int, float]]:
 
 
 def examples_of_statistics(run: Run) -> int:
-    """Returns how many neighbouring examples the statistics of a batch normalisation come from; 0 if it uses running ones."""
+    """Returns how many neighbouring examples the statistics of a batch normalization come from; 0 if it uses running ones."""
     if run.batch_norm == "frozen":
         return 0
     return run.batch_size // (1 if run.batch_norm == "sync" else run.mesh.replicas * run.microbatches)
@@ -60,7 +60,7 @@ def takes_shares(run: Run) -> bool:
 
 
 def numbers_of_statistics(run: Run) -> int:
-    """Returns the fewest numbers from which a normalisation computes its statistics, as its segment returns them; 0 if frozen."""
+    """Returns the fewest numbers from which a normalization computes its statistics, as its segment returns them; 0 if frozen."""
     names = batch_norms(run.workload.model)
     normed = [segment for segment in run.workload.model.segments() if f"{segment.name}/norm" in names]
     return examples_of_statistics(run) * min(math.prod(segment.outputs[:-1]) for segment in normed)

@@ -1,4 +1,4 @@
-"""Known losses, recognised by their mean over a batch and by how the losses of single targets differ."""
+"""Known losses, recognized by their mean over a batch and by how the losses of single targets differ."""
 
 from collections.abc import Iterator
 

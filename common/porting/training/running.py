@@ -1,4 +1,4 @@
-"""How the running statistics of normalisations move in one step."""
+"""How the running statistics of normalizations move in one step."""
 
 import dataclasses
 
@@ -69,7 +69,7 @@ def moved_shares(layer: Aligned, case: PortCase) -> list[tuple[float, float]]:
     """Returns by which share of the distance to the batch's statistic each running statistic moves, on both sides.
 
     Args:
-        layer: The normalisation.
+        layer: The normalization.
         case: The port.
     """
     moves = _moved(layer, case).values()
@@ -83,10 +83,10 @@ def _buffer_name(case: PortCase, layer: Aligned, role: str, side: int) -> str:
 
 
 def explain_buffers(layer: Aligned, case: PortCase) -> str:
-    """Explains why the running statistics of a normalisation move differently; "" if they do not.
+    """Explains why the running statistics of a normalization move differently; "" if they do not.
 
     Args:
-        layer: The normalisation.
+        layer: The normalization.
         case: The port.
     """
     for role, (one, other) in _moved(layer, case).items():

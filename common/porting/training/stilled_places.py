@@ -19,7 +19,7 @@ _Place = tuple[LayerCall, Stilled]
 UNKNOWN = (
     "where {feature} stands was not compared everywhere: its place differs, and that may make a difference in training"
 )
-_MIXING = ("linear", "convolution", "normalisation")
+_MIXING = ("linear", "convolution", "normalization")
 """Families whose result depends on whether elements are dropped before or after them."""
 
 

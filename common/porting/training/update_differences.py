@@ -52,7 +52,7 @@ def deviation(both: Both, largest: float) -> float:
     one, other = both
     size = max(np.abs(one).max(initial=0.0), np.abs(other).max(initial=0.0))
     if size <= _ZERO * largest < np.inf:
-        return 0.0  # a bias before a normalisation has no gradient, but sums of many that cancel
+        return 0.0  # a bias before a normalization has no gradient, but sums of many that cancel
     scale = max(size, LEAST_SHARE * largest, 1e-300)
     found = float(np.abs(one - other).max(initial=0.0) / scale)
     return found if np.isfinite(found) else np.inf

@@ -1,6 +1,6 @@
 """What layers compute, in NumPy and in TensorFlow's layout, with everything that ports get wrong as an argument.
 
-Channels are last, a kernel is [inputs, outputs], a filter [*space, inputs, outputs]. These recognise what a framework did;
+Channels are last, a kernel is [inputs, outputs], a filter [*space, inputs, outputs]. These recognize what a framework did;
 nothing trains with them.
 """
 

@@ -80,7 +80,7 @@ def identify_both(layer: Aligned, ways: Way) -> tuple[Settings, Settings] | None
     """
     if layer.inputs is None:
         return None
-    if layer.family != "normalisation":  # which may take the statistics of the whole batch
+    if layer.family != "normalization":  # which may take the statistics of the whole batch
         few = slice(MORE.get(layer.family, EXAMPLES))
         inputs, output = ((one[few], other[few]) for one, other in (layer.inputs, layer.output))
         layer = dataclasses.replace(layer, inputs=inputs, output=output)

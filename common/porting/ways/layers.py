@@ -40,8 +40,8 @@ def linear(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]
     yield from each_way(make, kernel=kernels, bias=added, activation=formulas.ACTIVATIONS)
 
 
-def normalisation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """Yields normalisations by each epsilon, and by statistics of the batch, the example, groups of channels, or running ones.
+def normalization(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
+    """Yields normalizations by each epsilon, and by statistics of the batch, the example, groups of channels, or running ones.
 
     Args:
         x: [batch, ..., channels].
@@ -219,7 +219,7 @@ WAYS: Mapping[str, Way] = {
     "linear": linear,
     "convolution": convolution,
     "pooling": pooling,
-    "normalisation": normalisation,
+    "normalization": normalization,
     "activation": activation,
     "embedding": embedding,
     "attention": attention,

@@ -1,4 +1,4 @@
-"""Batch normalisation, with its derivative written out."""
+"""Batch normalization, with its derivative written out."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec
 
 Kept = tuple[np.ndarray, np.ndarray, int]
-"""The normalised inputs, the reciprocal deviations, and the number of examples behind each statistic."""
+"""The normalized inputs, the reciprocal deviations, and the number of examples behind each statistic."""
 
 
 @dataclasses.dataclass
 class BatchNorm:
-    """Normalises each channel (the last dimension) over neighbouring examples, by the biased variance.
+    """Normalizes each channel (the last dimension) over neighbouring examples, by the biased variance.
 
     In training it notes the mean and the unbiased variance, with which the program updates its running statistics.
     """
@@ -57,7 +57,7 @@ class BatchNorm:
 
 
 def batch_norm(spec: ModelSpec, name: str, context: StepContext) -> list[BatchNorm]:
-    """Returns the layer, or none if nothing is normalised.
+    """Returns the layer, or none if nothing is normalized.
 
     Args:
         spec: The spec of the model.

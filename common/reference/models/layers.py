@@ -173,7 +173,7 @@ ACTIVATIONS: Mapping[str, type[Layer]] = {"gelu": Gelu, "relu": Relu}
 
 @dataclasses.dataclass
 class Norm:
-    """Layer normalisation over the last dimension, with the biased variance."""
+    """Layer normalization over the last dimension, with the biased variance."""
 
     name: str
     epsilon: float = NORM_EPSILON
@@ -186,7 +186,7 @@ class Norm:
         return normal * params[f"{self.name}/scale"] + params[f"{self.name}/bias"], (normal, inverse)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """The mean and the component along the normalised input are projected out."""
+        """The mean and the component along the normalized input are projected out."""
         normal, inverse = saved
         leading = tuple(range(dy.ndim - 1))
         gradients[f"{self.name}/scale"] = (dy * normal).sum(axis=leading)
@@ -210,7 +210,7 @@ class RootNorm:
         return normal * params[f"{self.name}/scale"], (normal, inverse)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """The component along the normalised input is projected out."""
+        """The component along the normalized input is projected out."""
         normal, inverse = saved
         gradients[f"{self.name}/scale"] = (dy * normal).sum(axis=tuple(range(dy.ndim - 1)))
         dn = dy * params[f"{self.name}/scale"]

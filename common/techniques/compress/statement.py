@@ -115,7 +115,7 @@ def sum_of_halves(gradients: Ranks, rounded: Callable[[np.ndarray], np.ndarray])
     return rounded(functools.reduce(np.add, map(rounded, gradients)))
 
 
-def quantise(values: np.ndarray, largest: float) -> np.ndarray:
+def quantize(values: np.ndarray, largest: float) -> np.ndarray:
     """Rounds to whole numbers from -127 to 127, half to even.
 
     Args:
@@ -143,11 +143,11 @@ def sum_of_int8(gradients: Ranks, kept: Kept, largest_of: Largest = largest_of_a
     values = [gradient + own.get(RESIDUAL, 0.0) for gradient, own in added]
     largest = largest_of(values)
     scales = [(each or LARGEST) / LARGEST for each in largest]
-    sent = list(map(quantise, values, largest))
+    sent = list(map(quantize, values, largest))
     total = functools.reduce(np.add, sent) + kept[0].get(SUM_RESIDUAL, 0.0) / scales[0]
     (largest_sum,) = largest_of([total])
     sum_scale = (largest_sum or LARGEST) / LARGEST
-    whole = quantise(total, largest_sum)
+    whole = quantize(total, largest_sum)
     left = [{RESIDUAL: value - own * scale} for value, own, scale in zip(values, sent, scales, strict=True)]
     left[0][SUM_RESIDUAL] = (total - whole * sum_scale) * scales[0]
     return whole * (sum_scale * scales[0]), left

@@ -10,7 +10,7 @@ are off by
 of their size. The sums within a product, over a batch and over devices are taken in float32, and add nothing to that. With
 u = 2^-8 it is 1.7 % for three layers, and 3.5 % for a transformer of two blocks.
 
-A batch normalisation takes and returns two bytes in torch, and multiplies by a scale: it counts as one more product. Its
+A batch normalization takes and returns two bytes in torch, and multiplies by a scale: it counts as one more product. Its
 statistics are sums, in float32. But it divides by the deviation of what was rounded relative to its size, so errors grow on their
 way through N of them: `error_growth` derives by how much, g^N in the square. Every rounding has at most all of these before it
 or after it:

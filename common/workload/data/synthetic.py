@@ -1,4 +1,4 @@
-"""Random data of any size, for throughput: the shapes follow the model, and the targets can only be memorised."""
+"""Random data of any size, for throughput: the shapes follow the model, and the targets can only be memorized."""
 
 import dataclasses
 import math

@@ -33,7 +33,7 @@ class CnnSpec:
     loss: str = "cross_entropy"
     activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
     pooling: str = flag("average", "what becomes of each 2x2 window; max has a kink", choices=POOLINGS)
-    norm: str = flag("none", "what convolutions are normalised over, in place of a bias", choices=NORMS)
+    norm: str = flag("none", "what convolutions are normalized over, in place of a bias", choices=NORMS)
 
     def _features(self) -> int:
         return (self.image[0] // 4) * (self.image[1] // 4) * 2 * self.filters

@@ -69,7 +69,7 @@ class Habits:
     Attributes:
         randoms: The layers that draw random numbers.
         are_stilled: Whether nothing random remains when draws are held still.
-        running: The buffers, besides those of batch normalisations, that it updates and its outputs depend on, and that do not
+        running: The buffers, besides those of batch normalizations, that it updates and its outputs depend on, and that do not
             change when their layers are in evaluation mode.
         restless: Such buffers that change in evaluation mode as well.
         mixing: The layers whose outputs for an example depend on the other examples when all of this is held still.

@@ -25,7 +25,7 @@ class MlpSpec:
     loss: str = "cross_entropy"
     dropout: float = flag(0.0, "the share of hidden elements that a training step drops", least=0, most=0.9)
     activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
-    norm: str = flag("none", "what hidden layers are normalised over, in place of a bias", choices=NORMS)
+    norm: str = flag("none", "what hidden layers are normalized over, in place of a bias", choices=NORMS)
 
     def _sizes(self) -> list[int]:
         return [self.features, *[self.width] * (self.layers - 1), self.outputs]

@@ -74,7 +74,7 @@ def linear(
 
 
 def norm(name: str, width: int, bias: bool = True) -> dict[str, Param]:
-    """Returns the parameters of a normalisation of `width` features.
+    """Returns the parameters of a normalization of `width` features.
 
     Args:
         name: The path of the layer.

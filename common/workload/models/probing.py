@@ -88,7 +88,7 @@ class How:
         seed: The seed of all random numbers.
         rows: The first example, and the one to end before.
         is_still: Whether draws are held still.
-        is_frozen: Whether batch normalisations, and the layers of `running`, are in evaluation mode.
+        is_frozen: Whether batch normalizations, and the layers of `running`, are in evaluation mode.
         running: As in `Habits`.
         buffers: The buffers that differ from the initial ones, by neutral name.
     """
@@ -106,8 +106,8 @@ class ProbedModel(Protocol):
 
     initial: Mapping[str, np.ndarray]
     """The buffers by neutral name."""
-    normalising: Collection[str]
-    """The buffers of batch normalisations."""
+    normalizing: Collection[str]
+    """The buffers of batch normalizations."""
     reduction: str
     """How a batch's loss is computed from the user's own losses, see `declaration.REDUCTIONS`."""
     losses_only: bool
@@ -146,7 +146,7 @@ def find_habits(probe: ProbedModel) -> Habits:
 def _find_running(probe: ProbedModel, still: ProbedPass) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the buffers that a pass moves and that its outputs depend on: those that evaluation keeps, and the others."""
     moved = {
-        n: v for n, v in still.buffers.items() if n not in probe.normalising and not _are_same(v, probe.initial[n])
+        n: v for n, v in still.buffers.items() if n not in probe.normalizing and not _are_same(v, probe.initial[n])
     }
     if not moved or _are_same(probe.take(How(buffers=moved)).outputs, still.outputs):
         return (), ()

@@ -19,7 +19,7 @@ class Param:
         shape: Its shape in the neutral layout: linear kernels [in, out], filters [height, width, in, out], tables [rows,
             width].
         role: What its layer does with it: "kernel" (multiplies the inputs), "bias" (is added), "table" (rows are looked
-            up) or "scale" (multiplies a normalised input).
+            up) or "scale" (multiplies a normalized input).
         std: Standard deviation of its initial values, drawn from a normal distribution; 0 draws nothing.
         constant: A constant that is added to the drawn values.
         split: The axis along which it may be cut (the neutral split table); None to keep it whole.

@@ -1,4 +1,4 @@
-"""Two implementations of a model that nobody ran: a kernel, a normalisation, an activation and dropout, made of arrays."""
+"""Two implementations of a model that nobody ran: a kernel, a normalization, an activation and dropout, made of arrays."""
 
 import copy
 import dataclasses

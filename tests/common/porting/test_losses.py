@@ -1,4 +1,4 @@
-"""How the losses of two functions differ is recognised from what they return for single targets, or from their means."""
+"""How the losses of two functions differ is recognized from what they return for single targets, or from their means."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Causes are recognised from arrays alone: what came out is computed here by the same formulas, and by noise."""
+"""Causes are recognized from arrays alone: what came out is computed here by the same formulas, and by noise."""
 
 import dataclasses
 
@@ -61,7 +61,7 @@ def test_the_epsilon_of_a_norm_over_space_is_named(axes: tuple[int, ...]) -> Non
         centred / np.sqrt(X.var(axes, keepdims=True) + epsilon) * scale.reshape(*scale.shape, *[1] * (3 - len(axes)))
         for epsilon in (1e-5, 1e-3)
     )
-    found = layer("normalisation", X, one, other)
+    found = layer("normalization", X, one, other)
     ours = np.moveaxis(scale, -1, 0) if scale.ndim > 2 else scale
     found = dataclasses.replace(found, params=({"scale": ours}, {"scale": scale}))
     assert cause(found) == "torch's epsilon is 1e-05, TensorFlow's 0.001"
@@ -71,14 +71,14 @@ def test_the_epsilon_of_a_norm_over_the_positions_of_a_signal_is_named() -> None
     x = np.random.default_rng(0).normal(size=(4, 9, 6))
     scale, centred = np.linspace(1, 2, 9), x - x.mean(1, keepdims=True)
     one, other = (centred / np.sqrt(x.var(1, keepdims=True) + epsilon) * scale[:, None] for epsilon in (1e-5, 1e-3))
-    found = dataclasses.replace(layer("normalisation", x, one, other), params=({"scale": scale}, {"scale": scale}))
+    found = dataclasses.replace(layer("normalization", x, one, other), params=({"scale": scale}, {"scale": scale}))
     assert cause(found) == "torch's epsilon is 1e-05, TensorFlow's 0.001"
 
 
-@pytest.mark.parametrize("family", ["linear", "activation", "normalisation"])
+@pytest.mark.parametrize("family", ["linear", "activation", "normalization"])
 def test_noise_has_no_cause(family: str) -> None:
     x, square = RNG.normal(size=(4, 6)), RNG.normal(size=(6, 6))
-    one = {"linear": x @ square, "activation": np.tanh(x), "normalisation": x}[family]
+    one = {"linear": x @ square, "activation": np.tanh(x), "normalization": x}[family]
     assert cause(layer(family, x, one, RNG.normal(size=(4, 6)), kernel=square)) == ""
     assert cause(layer(family, x, one, one, kernel=square)) == ""
 

@@ -1,4 +1,4 @@
-"""What stands between two layers is recognised from arrays alone, and what turns one side's array into the other's."""
+"""What stands between two layers is recognized from arrays alone, and what turns one side's array into the other's."""
 
 import dataclasses
 

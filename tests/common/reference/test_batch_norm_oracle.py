@@ -1,4 +1,4 @@
-"""The oracle's batch normalisation: its derivatives, its statistics, and what it keeps of them."""
+"""The oracle's batch normalization: its derivatives, its statistics, and what it keeps of them."""
 
 import dataclasses
 

@@ -17,7 +17,7 @@ from samestep.common.techniques.compress.statement import (
     exchange,
     fp16,
     orthogonalise,
-    quantise,
+    quantize,
     sum_of_factors,
     sum_of_halves,
     sum_of_int8,
@@ -55,8 +55,8 @@ def test_a_sum_of_halves_is_rounded_once_more() -> None:
 
 
 def test_quantised_numbers_are_whole_and_ties_go_to_even() -> None:
-    assert quantise(array(127, -127, 0.5, 1.5, 2.5, -0.5, 0), 127.0).tolist() == [127, -127, 0, 2, 2, 0, 0]
-    assert quantise(array(0, 0), 0.0).tolist() == [0, 0]
+    assert quantize(array(127, -127, 0.5, 1.5, 2.5, -0.5, 0), 127.0).tolist() == [127, -127, 0, 2, 2, 0, 0]
+    assert quantize(array(0, 0), 0.0).tolist() == [0, 0]
 
 
 NOTHING = [{}, {}]

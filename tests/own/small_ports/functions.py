@@ -65,7 +65,7 @@ right("temperature", "points", torch_temperature, tf_temperature)
 for name, ours, theirs in (
     ("relu", "F.relu(h)", "O.relu(h)"),
     ("elu", "F.elu(h)", "O.elu(h)"),
-    ("normalised", "F.normalize(h, dim=-1)", "h / O.sqrt(O.sum(h * h, -1, keepdims=True))"),
+    ("normalized", "F.normalize(h, dim=-1)", "h / O.sqrt(O.sum(h * h, -1, keepdims=True))"),
     (
         "layers",
         "F.layer_norm(h, (12,), eps=1e-3)",

@@ -1,4 +1,4 @@
-"""Small ports of what computes images: convolutions, pooling, resizing, normalisation, and the order of channels and pixels."""
+"""Small ports of what computes images: convolutions, pooling, resizing, normalization, and the order of channels and pixels."""
 
 from tests.own.small_ports.pieces import SmallPorts, function, layer, module
 
@@ -66,7 +66,7 @@ NORMED = "nn.Sequential(nn.BatchNorm2d(12), nn.ReLU())"
 BEFORE = "L.ReLU()>>L.BatchNormalization(momentum=0.9, epsilon=1e-5)"
 wrong("relu before", "images", module(NORMED), layer(BEFORE), "TensorFlow applies relu before")
 wrong(
-    "instance", "images", module("nn.GroupNorm(3, 12)"), layer("L.GroupNormalization(-1, epsilon=1e-5)"), "normalises"
+    "instance", "images", module("nn.GroupNorm(3, 12)"), layer("L.GroupNormalization(-1, epsilon=1e-5)"), "normalizes"
 )
 wrong("groups", "images", module("nn.GroupNorm(3, 12)"), layer("L.GroupNormalization(4, epsilon=1e-5)"), "groups")
 KERAS_OF_ALL = "L.LayerNormalization(axis=(1, 2, 3), epsilon=1e-5)"

@@ -89,7 +89,7 @@ def group_norm():
 
 
 def gelu_torch():
-    """A normalisation between a convolution and what Keras computes with constants of float32."""
+    """A normalization between a convolution and what Keras computes with constants of float32."""
     from torch import nn
 
     first = [nn.Conv2d(3, 12, 3, 1, 1), nn.BatchNorm2d(12), nn.GELU()]
@@ -202,7 +202,7 @@ defect(
     part(torch_same, norm="batch"),
     part(tf_same, norm=part(batch_norm, frozen=True)),
     ("1", "norm"),
-    "torch normalises by the batch, TensorFlow by the running statistics",
+    "torch normalizes by the batch, TensorFlow by the running statistics",
 )
 defect(
     "padding",

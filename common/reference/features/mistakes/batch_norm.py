@@ -1,4 +1,4 @@
-"""Known mistakes of batch normalisation, which raise no error."""
+"""Known mistakes of batch normalization, which raise no error."""
 
 from samestep.common.features.batch_norm.statistics import batch_norms, takes_shares
 from samestep.common.features.used import initial_buffers
@@ -70,7 +70,7 @@ def statistics_moved_twice(program: TrainingProgram, context: Context) -> bool:
 
 
 _SENTENCES = {
-    "running_statistics_lost": "the running statistics of batch normalisation were lost before this step",
+    "running_statistics_lost": "the running statistics of batch normalization were lost before this step",
     "statistics_of_last_microbatch": "the running statistics move by the last micro-batch only",
     "statistics_moved_twice": "the running statistics move twice: the forward pass that moves them was computed twice",
 }

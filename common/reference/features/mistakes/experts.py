@@ -88,7 +88,7 @@ def router_gradient_halved(layer: Experts, context: Context) -> None:
 
 
 def weights_not_normalised(layer: Experts, context: Context) -> None:
-    """Weights experts by their probabilities without normalising these.
+    """Weights experts by their probabilities without normalizing these.
 
     Args:
         layer: To be made wrong.
