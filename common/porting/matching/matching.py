@@ -91,6 +91,8 @@ def match(
     for step in (packed, _by_name, _by_order, _by_shape):
         found, source_left, target_left = step(source_left, target_left)
         pairs += found
+    for side, left in enumerate((source_left, target_left)):
+        pairs += _completed(pairs, left, side)
     if source_left or target_left:
         raise ConfigError(explain_left((source_left, target_left), (source, target), pairs, frameworks))
     place = {layer.name: number for number, layer in enumerate(source)}
@@ -103,6 +105,28 @@ def _lacking(pairs: Sequence[Pair], side: int) -> tuple[tuple[LayerTensor, Param
     layers = {pair.layers[side].name: pair.layers for pair in pairs}
     lacking = [(held, *both) for both in layers.values() for held in both[side].params.values()]
     return tuple(each for each in lacking if each[0].neutral not in taken)
+
+
+def _completed(pairs: Sequence[Pair], left: list[ParameterLayer], side: int) -> list[Pair]:
+    """Takes a parameter under a name of the user's own whose layer was matched, where only the counterpart has it in one layer.
+
+    Args:
+        pairs: What was matched.
+        left: The layers that are left of a side, from which those are removed that are taken.
+        side: The side.
+    """
+    found: list[Pair] = []
+    for layer in [each for each in left if len(each.params) == 1]:
+        (held,) = layer.params.values()
+        partners = {pair.layers[1 - side].name for pair in pairs if pair.layers[side].call == layer.call}
+        for other, *layers in _lacking([*pairs, *found], 1 - side):
+            partner = layers[1 - side]
+            if partner.name in partners and other.neutral_shape == held.neutral_shape:
+                both, params = ((layer, partner), (held, other)) if side == 0 else ((partner, layer), (other, held))
+                found.append(Pair(both, params[:1], params[1:], "same"))
+                left.remove(layer)
+                break
+    return found
 
 
 def _take_named(

@@ -282,3 +282,25 @@ def test_a_bilinear_kernel_of_equal_sizes_is_tried_every_way() -> None:
     ours = dataclasses.replace(raw("both", (4, 4, 4), "torch"), kind="Bilinear")
     (pair,) = match([ours], [raw("kernel", (4, 4, 4), "tf")]).pairs
     assert (pair.change, *pair.other_changes) == ("exchanged", "flipped", "native")
+
+
+@pytest.mark.parametrize("framework", ["torch", "tf"])
+def test_the_bias_of_a_layer_of_ones_own_is_that_of_the_layer_that_its_kernel_is(framework: str) -> None:
+    """Keras' guide names them `w` and `b`; nothing but their layer says that they belong together."""
+    own = [
+        dataclasses.replace(
+            raw(f"{place}/{name}", shape[::-1] if framework == "torch" else shape, framework), call=place
+        )
+        for place, sizes in (("first", (5, 8)), ("second", (8, 3)))
+        for name, shape in (("w", sizes), ("b", sizes[1:]))
+    ]
+    if framework == "torch":
+        found = match(own, [dense("dense", 5, 8), dense("dense_1", 8, 3)])
+    else:
+        found = match([linear("0", 5, 8), linear("1", 8, 3)], own)
+    assert [len(pair.target) for pair in found.pairs] == [1, 1, 1, 1]
+    biases = {(pair.source[0].native, pair.target[0].native) for pair in found.pairs if len(pair.target[0].shape) == 1}
+    theirs = ("dense/bias", "dense_1/bias") if framework == "torch" else ("0.bias", "1.bias")
+    pairs = set(zip(("first/b", "second/b"), theirs, strict=True))
+    assert biases == (pairs if framework == "torch" else {pair[::-1] for pair in pairs})
+    assert not found.only_source and not found.only_target
