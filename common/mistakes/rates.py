@@ -66,13 +66,13 @@ def _late(evidence: Evidence) -> Words | None:
 
 
 def _schedule(evidence: Evidence) -> Words | None:
-    """B's rate at step k is A's at step N k, as far as A went; of few, A keeps each for N steps, or N may be expected."""
-    own, known = evidence.a.rates, [number for number, _ in _factors(evidence)]
+    """B's rate at step k is A's at step N k, as far as A went; of few, A alone keeps each for N steps, or N may be expected."""
+    a, b, known = evidence.a.rates, evidence.b.rates, [number for number, _ in _factors(evidence)]
     for times in range(2, MOST_RUN_AHEAD + 1):
         rates = _common(evidence, 0, times)
         if len(rates) > evidence.step and (num := len({*rates})) > 1:
-            is_kept = all(near(rate, own[k - k % times]) for k, rate in enumerate(own))
-            if num > LEAST_RATES or is_kept or times in known:
+            is_kept, is_so_in_b = (all(near(rate, own[k - k % times]) for k, rate in enumerate(own)) for own in (a, b))
+            if num > LEAST_RATES or (is_kept and not is_so_in_b) or times in known:
                 return {"times": str(times)}
     return None
 

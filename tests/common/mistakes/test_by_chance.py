@@ -78,6 +78,12 @@ def test_one_rate_is_that_of_a_far_later_step_wherever_a_schedule_falls_again(sl
     assert named(Evidence("hyper-parameters", 1, a, b)) == [expected]
 
 
+def test_a_rate_that_falls_an_epoch_later_is_that_of_half_as_many_steps_by_chance() -> None:
+    rates = [8] * 4 + [4] * 4 + [2] * 4, [8] * 8 + [4] * 4
+    a, b = (dataclasses.replace(SIDE, rates=each, scalars={"lr": each[4]}) for each in rates)
+    assert named(Evidence("hyper-parameters", 4, a, b)) == ["other_hyperparameter"]
+
+
 @pytest.mark.parametrize(("norm", "expected"), [(0.99, "loss_summed"), (1.98, "loss_times")])
 def test_a_loss_is_not_off_alone_where_clipping_takes_its_factor_out_of_coarse_gradients(
     norm: float, expected: str
