@@ -5,6 +5,7 @@ import numpy as np
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Mistake, Words, few, names_of, near, spell
 from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, differing, length
+from samestep.common.steps.gradient_transforms import GRADIENT_ROWS
 from samestep.common.steps.record import FOLLOWER
 
 MOST_FACTORS = 4
@@ -50,6 +51,16 @@ def _rate_in_velocity(evidence: Evidence) -> Words | None:
         if not each.made_by((rate / before - 1) * (each.one + taken)):
             return None
     return {"before": f"{before:.6g}", "rate": f"{rate:.6g}"}
+
+
+def _rows_squared_alone(evidence: Evidence) -> Words | None:
+    """B's optimizer, which keeps a mean of squares, is given the gradients of tables as rows, and A's as sums of them."""
+    in_rows, apart = evidence.counts(GRADIENT_ROWS), differing(evidence.driven)
+    has_squares = any(name in evidence.b.scalars for name in ("betas.1", "rho", "alpha"))
+    are_tables = all(len(each.shape) > 1 and each.one.any() and each.other.any() for each in apart)
+    if not has_squares or not 0 < len(apart) <= in_rows[1] or in_rows[0] or not are_tables:
+        return None
+    return {"names": names_of(apart)}
 
 
 def _does_not_move(evidence: Evidence) -> Words | None:
@@ -155,6 +166,15 @@ UPDATES = (
         "the steps before, as that of Keras' SGD does, and {b} multiplies all of its velocity by the present rate, as PyTorch's "
         "SGD does",
         "pytorch/pytorch#1099",
+        has_sides=True,
+    ),
+    Mistake(
+        "rows_squared_alone",
+        ("update",),
+        _rows_squared_alone,
+        "the gradients are the same, but {b}'s optimizer is given those of {names} as rows, one for each look-up, and "
+        "{a}'s is not: Keras' optimizers square each row, and not their sum, so what a batch looks up several times moves "
+        "otherwise",
         has_sides=True,
     ),
     Mistake(

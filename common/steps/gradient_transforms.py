@@ -19,6 +19,8 @@ KEPT_CALLS = "kept_calls"
 """How often the optimizer called a closure that added to the gradients of the call before, if it did."""
 LOSS_SCALE = "loss_scale"
 """The scale of the loss."""
+GRADIENT_ROWS = "gradient_rows"
+"""Of how many tensors TensorFlow gave the optimizer the gradient as rows, one for each look-up, if of any."""
 TRANSFORMS = (CLIP_NORM, CLIP_MOST, LOSS_SCALE)
 """The scalars that a graph records of a step, where no Python function runs."""
 CLIP_EACH, CLIP_VALUE = "clipnorm", "clip_max_value"
@@ -30,7 +32,7 @@ _ADDED = 1e-6
 """What torch adds to the norm that it divides by; only torch's calls are counted."""
 FOLLOWING = (CLIP_NORM, CLIP_CALLS)
 """The scalars that differ whenever gradients do."""
-COMPUTED = (*FOLLOWING, LOSS_SCALE, ZEROED_PASSES, KEPT_CALLS)
+COMPUTED = (*FOLLOWING, LOSS_SCALE, GRADIENT_ROWS, ZEROED_PASSES, KEPT_CALLS)
 """The scalars that a step computes; all others are hyper-parameters."""
 
 GRADIENT_PHASES = ("gradient", "clipping")

@@ -95,6 +95,7 @@ NEWCOMERS = [
         "other_loss",
         "is given as argument 1, which has no row for each example and differs, other",
     ),
+    ("carried", "zeros", "other_loss", "step 1, loss: the same examples and weights give another loss"),
 ]
 """As above, of newcomers.py."""
 GUESTS = [
@@ -207,6 +208,11 @@ KERAS_PAIRS = [
     ("towers", "forgotten", "optimizer_not_applied", "step 0 updates one/dense/kernel, one/dense/bias"),
     ("towers", "twice", "optimizer_not_applied", "step 1 updates one/dense/kernel, one/dense/bias"),
     ("towers", "faster", "other_hyperparameter", "step 0, hyper-parameters: lr"),
+    ("blocks", "own", "same", ""),
+    ("handed", "anew", "other_loss", "step 1, loss: the same examples and weights give another loss"),
+    ("handed", "zeros", "other_loss", "step 1, loss: the same examples and weights give another loss"),
+    ("tables", "dense", "rows_squared_alone", "but A's optimizer is given those of model/embedding/embeddings as rows"),
+    ("tables plain", "dense", "same", ""),
     ("fit", "each", "clip_each_tensor", "B clips the gradient of each tensor to a norm of 0.2, and A none"),
     ("fit", "value", "clip_by_value", "B clips each number of its gradients to 0.01, and A does not"),
     ("fit", "loose", "same", "B clips the gradient of each tensor to a norm of 1000, and A does not; no step shows it"),
@@ -241,7 +247,7 @@ KERAS_PAIRS = [
 ]
 """As above, of Keras."""
 MORE_KERAS_PAIRS = [
-    ("fit decayed", "unbiased", "other_hyperparameter", "hyper-parameters: undecayed is 0 in A and "),
+    ("fit decayed", "unbiased", "other_hyperparameter", "hyper-parameters: weights_without_decay is 0 in A and "),
     ("spectrum", "eager", "same", ""),
     ("unbuilt", "swapped", "same", ""),
     ("held", "faster", "follows_otherwise", "which no gradient updates, and moves 2.000 times as far in B"),

@@ -3,7 +3,7 @@
 The tensors of a call that have as many rows as its first one make the hashes together. What another model returned is a result
 and no data: its last bits may differ where the data are the same. Of a batch that was put together from results and data, as the
 discriminator of a GAN is given it, the data are taken. Results of earlier steps that a script has kept, such as features, are the
-data of a call that is given nothing else.
+data of a call that is given nothing else. The floats beside a result that comes first, such as the state of an RNN, are none.
 """
 
 import functools
@@ -143,8 +143,12 @@ def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Re
     names = names_of(_KINDS, arguments, keywords)
     names = names if len(names) == len(given) else [""] * len(given)  # in a structure of another kind
     dense = [(name, each) for name, each in zip(names, given, strict=True) if each.shape != ()]
-    data = [(name, own) for name, each in dense for own in results.data_in(each)]
-    data = data or [(name, each) for name, each in dense if results.is_earlier(each)]
+    parts = [[(name, own) for own in results.data_in(each)] for name, each in dense]
+    data = [pair for part in parts for pair in part]
+    if dense and results.is_earlier(dense[0][1]):
+        data = data or [(name, each) for name, each in dense if results.is_earlier(each)]
+    elif dense and not parts[0]:  # of a result: a state is no example
+        data = [(name, each) for name, each in data if not tf.as_dtype(each.dtype).is_floating]
     shown, positions = padding_of(arguments, keywords)
     tensors = [(name, tf.convert_to_tensor(each), each is positions) for name, each in data]
     numbers = [

@@ -170,6 +170,7 @@ class Hooks:
         """The variables were updated with gradients."""
         plan = self._session.plan(optimizer)
         slots = self._session.slots(plan)
+        plan.num_in_rows = sum(isinstance(each, tf.IndexedSlices) for each in gradients)
         if not self._here.is_reduced:
             for phase in plan.phases:
                 slots.see_gradients(phase, plan.ordered(gradients, variables))

@@ -51,6 +51,7 @@ class UpdatePlan:
         # The ids of what each update changes; None if some only accumulate gradients, or are left out.
         self.updated = frozenset(updated) if self.num_batches == 1 and not is_scaled else None
         self._places = {each.key: place for place, each in enumerate(held)}
+        self.num_in_rows = 0  # of the gradients that the optimizer is given
 
     def numbers(self, lr: float, place: int) -> dict[str, float]:
         """Returns the numbers of the optimizer: "lr" of the first one of a step, "lr/1" of the second, as of groups in torch.

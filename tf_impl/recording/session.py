@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from samestep.common.steps.gradient_transforms import GRADIENT_ROWS
 from samestep.common.steps.record import INITIAL, Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.between_steps import BetweenSteps
@@ -201,6 +202,8 @@ class Session:
                 self._added.add((replica, each.number))
                 self._add(replica, each.held)
         transforms = {} if joined else {key: value for key, value in note.transforms.items() if not math.isnan(value)}
+        if num_in_rows := sum(each.num_in_rows for each in (plan, *joined)):
+            transforms[GRADIENT_ROWS] = float(num_in_rows)
         rates, notes = {plan: note.lr}, [note, *joined.values()]
         if joined:
             rates = in_order(rates | {each: more.lr for each, more in joined.items()}, self._recorded[replica])

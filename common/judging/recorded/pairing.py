@@ -117,8 +117,10 @@ def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
         found |= pair_only_network(a, b)
     if not found or _is_complete(found, a.tensors, b.tensors):
         _by_order(found, a.tensors, b.tensors)
+    if not found or _is_complete(found, a.tensors, b.tensors):
+        found |= _by_start(found, a, b, lambda tensor: re.split("[./]", tensor.name)[-1])
     if not found:
-        found |= _by_start(a, b)
+        found |= _by_start(found, a, b, lambda _: "")
     if not found:
         raise ConfigError(
             f"{a.name} and {b.name} are records of different models: no tensor has the same name, or shape and order, in both, "
@@ -175,19 +177,24 @@ def _by_order(found: dict[int, int], one: Sequence[RecordedTensor], other: Seque
         found.update(zip(left, rest, strict=True))
 
 
-def _by_start(a: RecordedRun, b: RecordedRun) -> dict[int, int]:
-    """Pairs tensors that start from the same numbers, if the smaller model has no others: PyTorch's LSTM has a second bias."""
+def _by_start(
+    found: dict[int, int], a: RecordedRun, b: RecordedRun, key: Callable[[RecordedTensor], str]
+) -> dict[int, int]:
+    """Pairs what is left, has the same key and starts from the same numbers, if the smaller model has no others.
+
+    PyTorch's LSTM has a second bias.
+    """
     sides: list[dict[tuple[object, ...], list[int]]] = []
-    for run in (a, b):
+    for run, taken in ((a, set(found)), (b, set(found.values()))):
         places: dict[tuple[object, ...], list[int]] = {}
         for start in run.first_sums(1, "weight"):
             for place, (each, bits) in enumerate(zip(run.tensors, start.bits, strict=True)):
-                if each.role != FOLLOWER:
-                    places.setdefault((each.role, each.piece.shape, int(bits)), []).append(place)
+                if place not in taken and each.role != FOLLOWER:
+                    places.setdefault((key(each), each.role, each.piece.shape, int(bits)), []).append(place)
         sides.append(places)
     keys = [key for key, places in sides[0].items() if len(places) == len(sides[1].get(key, ()))]
-    found = {one: other for key in keys for one, other in zip(*(side[key] for side in sides), strict=True)}
-    return found if len(found) == min(sum(map(len, side.values())) for side in sides) else {}
+    new = {one: other for key in keys for one, other in zip(*(side[key] for side in sides), strict=True)}
+    return new if len(new) == min(sum(map(len, side.values())) for side in sides) else {}
 
 
 def places_in(run: RecordedRun, rerun: RecordedRun) -> np.ndarray:

@@ -33,7 +33,9 @@ def scalars_of(optimizer: Any, variables: Iterable[Any]) -> dict[str, float]:
     if not values.get("use_ema"):
         numbers.pop("ema_momentum", None)
     if numbers["weight_decay"] and hasattr(optimizer, "_use_weight_decay"):
-        numbers["undecayed"] = sum(math.prod(each.shape) for each in variables if not optimizer._use_weight_decay(each))
+        numbers["weights_without_decay"] = sum(
+            math.prod(each.shape) for each in variables if not optimizer._use_weight_decay(each)
+        )
     return {
         _NAMES.get(name, name): float(value)
         for name, value in numbers.items()

@@ -349,6 +349,54 @@ def spectrum():
     model.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0)
 
 
+class Block(keras.layers.Layer):
+    """The variables of what it calls last come first."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense, self.batch = keras.layers.Dense(6), keras.layers.BatchNormalization()
+
+    def call(self, given, training=None):
+        return self.batch(self.dense(given), training=training)
+
+
+def blocks():
+    """Other names, and another order of the variables: a bias and a shift start from the same zeros."""
+    layers = [Block()] if "own" in words else [keras.layers.Dense(6), keras.layers.BatchNormalization()]
+    model = keras.Sequential([keras.Input((6,)), *layers, keras.layers.ReLU(), keras.layers.Dense(1)], name="model")
+    model.compile("adam", "mse")
+    model.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0)
+
+
+def handed():
+    """A network that goes on through a text with the state that it ended with."""
+    table, body, out = keras.layers.Embedding(5, 4), keras.layers.GRU(6, return_state=True), keras.layers.Dense(1)
+    text, state = generator.integers(0, 5, (8, 12)), None
+    optimizer = keras.optimizers.SGD(0.1)
+    for start in range(0, 12, 3):
+        state = None if "anew" in words else tf.zeros((8, 6)) if "zeros" in words and start else state
+        with tf.GradientTape() as tape:
+            after, state = body(table(text[:, start : start + 3]), initial_state=state, training=True)
+            loss = tf.reduce_mean((out(after) - targets[:8]) ** 2)
+        variables = [each for layer in (table, body, out) for each in layer.trainable_variables]
+        optimizer.apply(tape.gradient(loss, variables), variables)
+        state = tf.stop_gradient(state)
+
+
+def tables():
+    """The gradient of a table comes as rows: Keras' Adam takes the square of each."""
+    names = tf.constant(generator.integers(0, 5, (32, 3)))
+    layers = keras.layers.Embedding(5, 4), keras.layers.Flatten(), keras.layers.Dense(1)
+    model = keras.Sequential([keras.Input((3,), dtype="int64"), *layers], name="model")
+    optimizer = keras.optimizers.SGD(0.1) if "plain" in words else keras.optimizers.Adam(0.01)
+    for part in BATCHES:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(names[part], training=True) - targets[part]) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        gradients = [tf.convert_to_tensor(each) if "dense" in words else each for each in gradients]
+        optimizer.apply(gradients, model.trainable_variables)
+
+
 def unbuilt():
     """Two optimizers train layers that get their variables while the step is traced."""
 
@@ -375,6 +423,9 @@ def unbuilt():
 {
     each.__name__: each
     for each in (
+        blocks,
+        handed,
+        tables,
         unbuilt,
         spectrum,
         agent,

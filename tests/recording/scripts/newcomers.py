@@ -324,6 +324,7 @@ def carried():
         states = []
         for part in parts:
             before = None if state is None or "anew" in words else state[:, part].contiguous()
+            before = torch.zeros_like(state) if "zeros" in words and state is not None else before
             features, after = body(table(given[:, part]), before)
             loss = functional.cross_entropy(out(features).flatten(0, 1), following[:, part].flatten())
             (loss / len(parts)).backward()

@@ -5,7 +5,7 @@ another number of rows, such as the edges of a graph, is no part of an example: 
 that an `attention_mask` or a `padding_mask` hides counts as zero, whatever a batch is padded with and on which side.
 A tensor that asks for a gradient, or that a model returned within the step or with a gradient in the one before, is a result
 and no data: its last bits may differ where the data are the same. So are rows of a result in a batch that holds data as well,
-as a discriminator may be given it.
+as a discriminator may be given it. Nor are the floats beside a result that comes first, such as the state of an RNN.
 """
 
 import functools
@@ -61,6 +61,9 @@ class Examples:
         """
         results = self.results.alive()
         given = _chosen(arguments, keywords, results, self.results.carried())
+        if given and 0 not in given and tensors_in([*arguments, keywords])[0].ndim:
+            # The first one is a result, and a state beside it is no example.
+            given = {place: each for place, each in given.items() if not each.is_floating_point()}
         if not given:
             return []
         inputs = [*given.values()]
