@@ -199,6 +199,29 @@ def bare():
     return Net()
 
 
+def namesakes():
+    """Two layers whose variables have one name."""
+    import tensorflow as tf
+
+    class Layer(tf.Module):
+        def __init__(self, inputs, outputs):
+            super().__init__()
+            self.kernel = tf.Variable(tf.random.normal((inputs, outputs), dtype=tf.float64) / 8, name="w")
+
+        def __call__(self, x):
+            return x @ tf.cast(self.kernel, x.dtype)
+
+    class Net(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = Layer(64, 8), Layer(8, 10)
+
+        def __call__(self, x):
+            return self.second(tf.tanh(self.first(tf.reshape(x, (-1, 64)))))
+
+    return Net()
+
+
 FUNCTIONAL = samestep.Model(tf=functional)
 SUBCLASSED = samestep.Model(tf=subclassed)
 MASKED = samestep.Model(tf=masked)
@@ -216,3 +239,4 @@ SHARED = samestep.Model(tf=shared)
 RECURRENT = samestep.Model(tf=recurrent)
 CONVOLVING_RECURRENTLY = samestep.Model(tf=convolving_recurrently)
 BARE = samestep.Model(tf=bare)
+NAMESAKES = samestep.Model(tf=namesakes)

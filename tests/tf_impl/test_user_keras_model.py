@@ -144,6 +144,14 @@ def test_what_a_loop_keeps_is_not_taken_for_nothing(run_cell: RunCell, model: st
     assert (result.processes[0].activations_bytes is not None) == is_measured
 
 
+@pytest.mark.parametrize("row", ["mirrored", *slow("parameter_server", "multi_worker_mirrored")])
+def test_variables_of_one_name_are_all_trained(run_cell: RunCell, row: str) -> None:
+    result = run_cell(f"tf:{row}", "digits-mlp", devices=2, dtype="float64", steps=5, **own("NAMESAKES"))
+    assert result.parity.passed, result.parity.reason
+    assert result.conditions is not None
+    assert result.conditions.num_parameters == 64 * 8 + 8 * 10
+
+
 def test_replicas_that_wait_in_the_forward_pass_keep_their_losses_apart(run_cell: RunCell) -> None:
     fields = {"devices": 2, "dtype": "float64", "steps": 5, "batch_norm": "sync", **own("ADDING_NORMED")}
     result = run_cell("tf:mirrored", "digits-mlp", **fields)

@@ -1,5 +1,6 @@
 """The user's own model, built from their file: a Keras model on TensorFlow, or a tf.Module that can be called."""
 
+import itertools
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -214,7 +215,7 @@ def _zeros(array: ArraySpec, dtype: str) -> Inputs:
 
 
 def named_variables(model: Any) -> tuple[Variables, frozenset[str], Variables]:
-    """Names the variables of a model by their path in it, in the order in which they were made.
+    """Names the variables of a model by their path in it, in the order in which they were made; equal names are numbered.
 
     Args:
         model: A Keras model, or a tf.Module.
@@ -224,17 +225,20 @@ def named_variables(model: Any) -> tuple[Variables, frozenset[str], Variables]:
     """
     import keras  # here: our own models do without it
 
-    if not isinstance(model, keras.Model):
-        made = {v.name.partition(":")[0]: v for v in model.variables}
-        trained = {name: v for name, v in made.items() if v.trainable}
-        return trained, frozenset(), {name: v for name, v in made.items() if not v.trainable}
-    every, prefix = model.variables, f"{model.name}/"
+    named: Variables = {}
+    is_keras, prefix = isinstance(model, keras.Model), f"{model.name}/"
+    for each in model.variables:
+        name = each.path.removeprefix(prefix) if is_keras else each.name.partition(":")[0]
+        names = itertools.chain([name], (f"{name}_{count}" for count in itertools.count(1)))
+        named[next(free for free in names if free not in named)] = each  # several may be called `w`
+    if not is_keras:
+        trained = {name: v for name, v in named.items() if v.trainable}
+        return trained, frozenset(), {name: v for name, v in named.items() if not v.trainable}
     made_to_train = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
-    params = {v.path.removeprefix(prefix): v for v in every if v.trainable or id(v) in made_to_train}
-    others = [v for v in model.non_trainable_variables if id(v) not in made_to_train]
+    params = {name: v for name, v in named.items() if v.trainable or id(v) in made_to_train}
     frozen = frozenset(name for name, v in params.items() if not v.trainable)
     return (
         {name: v.value for name, v in params.items()},
         frozen,
-        {v.path.removeprefix(prefix): v.value for v in others},
+        {name: v.value for name, v in named.items() if name not in params},
     )
