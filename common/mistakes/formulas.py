@@ -41,26 +41,32 @@ def _undecayed(move: SeenTensor, unit: float) -> SeenTensor:
     return dataclasses.replace(move, one=move.one + unit * move.before, other=move.other + unit * move.before)
 
 
-def _betas(evidence: Evidence) -> tuple[float, float] | None:
+def betas_of(evidence: Evidence) -> tuple[float, float] | None:
+    """Returns Adam's two betas; None where A's optimizer has none."""
     betas = [evidence.a.scalars.get(f"betas.{number}") for number in range(2)]
     known = [beta for beta in betas if beta is not None and 0 < beta < 1]
     return (known[0], known[1]) if len(known) == 2 else None
 
 
-def _corrections(betas: tuple[float, float], steps: int) -> tuple[float, float]:
-    """Returns what the means of gradients and of their squares are corrected by, as factors of an update."""
+def corrections(betas: tuple[float, float], steps: int) -> tuple[float, float]:
+    """Returns what the means of gradients and of their squares are corrected by, as factors of an update.
+
+    Args:
+        betas: Adam's two betas.
+        steps: How many steps were taken, this one included.
+    """
     return 1 / (1 - betas[0] ** steps), math.sqrt(1 - betas[1] ** steps)
 
 
 def _corrected(evidence: Evidence) -> tuple[float, tuple[float, float]] | None:
     """Returns what all updates of B are as multiples of uncorrected ones, if it is one number that is not A's; and the betas."""
-    ratio, betas = _ratio(evidence), _betas(evidence)
+    ratio, betas = _ratio(evidence), betas_of(evidence)
     if ratio is None or betas is None:
         return None
-    return ratio * math.prod(_corrections(betas, _steps(evidence))), betas
+    return ratio * math.prod(corrections(betas, steps_taken(evidence))), betas
 
 
-def _steps(evidence: Evidence) -> int:
+def steps_taken(evidence: Evidence) -> int:
     """Returns how many steps were taken, with those before the ones that both runs have."""
     return max(len(side.earlier) for side in (evidence.a, evidence.b)) + evidence.step + 1
 
@@ -72,14 +78,14 @@ def _no_bias_correction(evidence: Evidence) -> Words | None:
 
 def _counted(evidence: Evidence, count: int) -> Words | None:
     """B's update has the bias correction of another number of steps."""
-    found, steps = _corrected(evidence), _steps(evidence)
-    if not found or count == steps or not near(found[0], math.prod(_corrections(found[1], count))):
+    found, steps = _corrected(evidence), steps_taken(evidence)
+    if not found or count == steps or not near(found[0], math.prod(corrections(found[1], count))):
         return None
     return {"steps": str(steps), "counted": str(count)}
 
 
 def _steps_of_microbatches(evidence: Evidence) -> Words | None:
-    return _counted(evidence, _steps(evidence) * max(evidence.b.passes, 1))
+    return _counted(evidence, steps_taken(evidence) * max(evidence.b.passes, 1))
 
 
 def _counts_anew(evidence: Evidence) -> Words | None:
@@ -89,7 +95,7 @@ def _counts_anew(evidence: Evidence) -> Words | None:
 
 def _forms(betas: tuple[float, float], steps: int) -> Iterator[tuple[float, str]]:
     """Yields factors of an uncorrected update that correct it wrongly, and how that is said."""
-    first, second = _corrections(betas, steps)
+    first, second = corrections(betas, steps)
     yield second, "does not correct the bias of the mean of gradients"
     yield first, "does not correct the bias of the mean of squares"
     yield first * second**2, "corrects the bias of the mean of squares twice"
@@ -102,7 +108,7 @@ def _bias_correction(evidence: Evidence) -> Words | None:
     ratio, found = _ratio(evidence), _corrected(evidence)
     if ratio is None or found is None:
         return None
-    how = [said for factor, said in _forms(found[1], _steps(evidence)) if near(found[0], factor)]
+    how = [said for factor, said in _forms(found[1], steps_taken(evidence)) if near(found[0], factor)]
     return {"ratio": spell(ratio), "how": how[0]} if how else None
 
 
@@ -156,13 +162,13 @@ def _is_first_of_momentum(move: SeenTensor, gradient: SeenTensor, groups: Sequen
 
 def _first_factors(evidence: Evidence) -> Iterator[tuple[float, float]]:
     """Yields by how many learning rates the first step moves a number, with its gradient's sign, and from which size on."""
-    options, betas, steps = evidence.b.scalars, _betas(evidence), _steps(evidence)
+    options, betas, steps = evidence.b.scalars, betas_of(evidence), steps_taken(evidence)
     epsilon = options.get("eps", 0.0)
     mean, own = options.get("alpha", 0.0), options.get("rho", 0.0)
     if betas is not None:
         epsilon /= math.sqrt(1 - betas[1])
         yield 1.0, epsilon
-        first, second = _corrections(betas, steps)
+        first, second = corrections(betas, steps)
         yield (1 - betas[0]) * first * second / math.sqrt(1 - betas[1]), epsilon  # where the count alone is kept
         now, then = (betas[0] * (1 - 0.5 * 0.96 ** (k * options.get("momentum_decay", 1.0))) for k in (1, 2))
         yield 1 + then * (1 - betas[0]) / (1 - now * then), epsilon  # NAdam; Keras has no other decay than 1

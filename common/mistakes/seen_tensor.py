@@ -187,10 +187,7 @@ def _tried(
     first: tuple[float, float],
 ) -> Iterator[float]:
     """Yields how likely a move is, for each group that the tensor may be in, with weight decay and without."""
-    norm, (factor, epsilon) = length(gradient.other), first
-    blur = (
-        math.sqrt(0.8 * move.size**1.5 * epsilon / norm) if norm else math.inf
-    )  # of gradients that are normally distributed
+    factor, blur = first[0], blur_of(gradient, first[1])
     for group in groups:
         unit, decay = group.get("lr", 0.0) * factor, group.get("lr", 0.0) * group.get("weight_decay", 0.0)
         for taken in (decay, 0.0) if unit else ():
@@ -199,6 +196,17 @@ def _tried(
             for scale in _SCALES:
                 spread = scale * math.hypot(move.rounding / unit, blur)
                 yield -math.inf if is_long else _near_whole(signs, spread) if move.size >= _FEW else 0.0
+
+
+def blur_of(gradient: SeenTensor, epsilon: float) -> float:
+    """Returns by how many learning rates epsilon moves a projection of Adam's first step, if gradients are normally distributed.
+
+    Args:
+        gradient: The gradient.
+        epsilon: The size of a gradient that moves a number half as far as a large one.
+    """
+    norm = length(gradient.other)
+    return math.sqrt(0.8 * gradient.size**1.5 * epsilon / norm) if norm else math.inf
 
 
 def _near_whole(numbers: np.ndarray, deviation: float) -> float:

@@ -5,18 +5,18 @@ from collections.abc import Iterator, Sequence
 
 from samestep.common.features.batch_norm import mistakes as batch_norm
 from samestep.common.mistakes.clipping import CLIPPING, ON_ONE_RANK
+from samestep.common.mistakes.conventions import CONVENTIONS
 from samestep.common.mistakes.decay import DECAY, EACH_DECAY
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.examples import EXAMPLES
 from samestep.common.mistakes.formulas import FORMULAS
 from samestep.common.mistakes.gradients import LAST_WINDOW, ROUNDED, SCALES
-from samestep.common.mistakes.groups import GROUPS
+from samestep.common.mistakes.groups import GROUPS, STRAYS, TURNS, trained_apart
 from samestep.common.mistakes.microbatches import MICROBATCHES
 from samestep.common.mistakes.mistake import Mistake
 from samestep.common.mistakes.parts import AGAIN, PARTS
 from samestep.common.mistakes.rates import HYPER
 from samestep.common.mistakes.replicas import BY_RANK, REPLICAS
-from samestep.common.mistakes.strays import STRAYS, TURNS, trained_apart
 from samestep.common.mistakes.targets import MODE, TARGETS
 from samestep.common.mistakes.updates import FOLLOWED, UPDATES
 from samestep.common.mistakes.written import MOVED_WITHIN, WRITTEN
@@ -45,6 +45,7 @@ MISTAKES: tuple[Mistake, ...] = (
     *MODE,
     *TARGETS,
     *FORMULAS,
+    *CONVENTIONS,
     *UPDATES,
     *ON_ONE_RANK,
     *REPLICAS,

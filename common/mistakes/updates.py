@@ -5,7 +5,6 @@ import numpy as np
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Mistake, Words, few, names_of, near, spell
 from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, differing, length
-from samestep.common.steps.gradient_transforms import GRADIENT_ROWS
 from samestep.common.steps.record import FOLLOWER
 
 MOST_FACTORS = 4
@@ -36,31 +35,6 @@ def _factors(evidence: Evidence) -> Words | None:
     return {
         "what": ", and ".join(f"of {few(names)} is {spell(ratio)} times A's" for ratio, names in factors if ratio != 1)
     }
-
-
-def _rate_in_velocity(evidence: Evidence) -> Words | None:
-    """What B moves beyond its gradient is A's, times the rate of this step over that of the step before."""
-    gradients, (*_, before, rate) = {each.name: each for each in evidence.gradients}, (0.0, 0.0, *evidence.a.rates)
-    momentum, is_nesterov = (evidence.a.scalars.get(name, 0.0) for name in ("momentum", "nesterov"))
-    if not momentum or not before or near(rate / before, 1.0) or not differing(evidence.driven):
-        return None
-    for each in evidence.driven:
-        taken = (
-            rate * (1 + momentum * bool(is_nesterov)) * (gradients[each.name].one if each.name in gradients else 0.0)
-        )
-        if not each.made_by((rate / before - 1) * (each.one + taken)):
-            return None
-    return {"before": f"{before:.6g}", "rate": f"{rate:.6g}"}
-
-
-def _rows_squared_alone(evidence: Evidence) -> Words | None:
-    """B's optimizer, which keeps a mean of squares, is given the gradients of tables as rows, and A's as sums of them."""
-    in_rows, apart = evidence.counts(GRADIENT_ROWS), differing(evidence.driven)
-    has_squares = any(name in evidence.b.scalars for name in ("betas.1", "rho", "alpha"))
-    are_tables = all(len(each.shape) > 1 and each.one.any() and each.other.any() for each in apart)
-    if not has_squares or not 0 < len(apart) <= in_rows[1] or in_rows[0] or not are_tables:
-        return None
-    return {"names": names_of(apart)}
 
 
 def _does_not_move(evidence: Evidence) -> Words | None:
@@ -157,25 +131,6 @@ UPDATES = (
         _follows_otherwise,
         "the trained weights are the same, but another network differs ({names}), which no gradient updates{how}: an average "
         "of the weights, a teacher or a target network, with another decay, or updated at another time or not at all",
-    ),
-    Mistake(
-        "rate_in_velocity",
-        ("update",),
-        _rate_in_velocity,
-        "the gradients are the same, and the learning rate goes from {before} to {rate}: the velocity of {a} holds the rates of "
-        "the steps before, as that of Keras' SGD does, and {b} multiplies all of its velocity by the present rate, as PyTorch's "
-        "SGD does",
-        "pytorch/pytorch#1099",
-        has_sides=True,
-    ),
-    Mistake(
-        "rows_squared_alone",
-        ("update",),
-        _rows_squared_alone,
-        "the gradients are the same, but {b}'s optimizer is given those of {names} as rows, one for each look-up, and "
-        "{a}'s is not: Keras' optimizers square each row, and not their sum, so what a batch looks up several times moves "
-        "otherwise",
-        has_sides=True,
     ),
     Mistake(
         "unused_parameters_drift",

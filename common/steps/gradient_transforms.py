@@ -21,6 +21,8 @@ LOSS_SCALE = "loss_scale"
 """The scale of the loss."""
 GRADIENT_ROWS = "gradient_rows"
 """Of how many tensors TensorFlow gave the optimizer the gradient as rows, one for each look-up, if of any."""
+EPSILON_BEFORE = "eps_before_correction"
+"""1 where Adam adds epsilon before its bias is corrected, as Keras' does: a hyper-parameter that only such an optimizer has."""
 TRANSFORMS = (CLIP_NORM, CLIP_MOST, LOSS_SCALE)
 """The scalars that a graph records of a step, where no Python function runs."""
 CLIP_EACH, CLIP_VALUE = "clipnorm", "clip_max_value"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from samestep.common.judging.recorded.bounds import Bound, one_sided
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.groups import trained_apart
 from samestep.common.mistakes.microbatches import goes_on
 from samestep.common.mistakes.mistake import counted, few, spell
-from samestep.common.mistakes.strays import trained_apart
 
 UNSEEN = "from step {} on, the loss differs and no tensor was looked at, so nothing is said of it: record every step (--every 1)"
 

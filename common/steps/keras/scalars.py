@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from samestep.common.steps.gradient_transforms import KERAS_NAMES
+from samestep.common.steps.gradient_transforms import EPSILON_BEFORE, KERAS_NAMES
 
 _NAMES = {"beta_1": "betas.0", "beta_2": "betas.1", "epsilon": "eps"} | KERAS_NAMES
 _OTHERS = {"built", "learning_rate", "gradient_accumulation_steps"}
@@ -36,6 +36,9 @@ def scalars_of(optimizer: Any, variables: Iterable[Any]) -> dict[str, float]:
         numbers["weights_without_decay"] = sum(
             math.prod(each.shape) for each in variables if not optimizer._use_weight_decay(each)
         )
+    adam = next((each for each in type(optimizer).__mro__ if each.__name__ == "Adam"), None)
+    if adam is not None and type(optimizer).update_step is adam.update_step:
+        numbers[EPSILON_BEFORE] = True
     return {
         _NAMES.get(name, name): float(value)
         for name, value in numbers.items()

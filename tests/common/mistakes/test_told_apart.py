@@ -8,7 +8,8 @@ import pytest
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
-from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_VALUE
+from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_VALUE, EPSILON_BEFORE
+from samestep.common.steps.projections import project
 
 SIDE = Side(1, 2, 2, 1.0, (0.9, 1.1), {0: (1, 2)}, {"lr": 0.1, "weight_decay": 0.5}, (), (), False, ())
 DRAWN = np.random.default_rng(0).normal(size=(4, 8))
@@ -157,3 +158,45 @@ def test_a_velocity_holds_the_rates_of_earlier_steps_or_none(
         said = [cause.sentence for cause in causes(each) if cause.name == "rate_in_velocity"]
         assert len(said) == is_named
         assert all(f"from 0.4 to 0.1: the velocity of {holds} holds" in words for words in said)
+
+
+def _adam(gradients: np.ndarray, epsilon: float, is_early: bool) -> np.ndarray:
+    """Returns the last move of Adam at a learning rate of 0.1.
+
+    Args:
+        gradients: [steps, ...].
+        epsilon: What is added to the root of the mean of squares.
+        is_early: Whether it is added before the bias correction.
+    """
+    first = second = np.zeros(())
+    for each in gradients:
+        first, second = 0.9 * first + 0.1 * each, 0.999 * second + 0.001 * each**2
+    own, squares = 1 - 0.9 ** len(gradients), np.sqrt(1 - 0.999 ** len(gradients))
+    root = (np.sqrt(second) + epsilon) / squares if is_early else np.sqrt(second) / squares + epsilon
+    return -0.1 * first / own / root
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("steps", "rate", "size", "is_named"),
+    [(1, 1.0, 1e-3, True), (1, 1.5, 1e-3, False), (1, 0.9, 1e-3, False), (1, 1.0, 1e-6, False), (2, 1.0, 1e-3, False)],
+)
+def test_epsilon_before_the_bias_correction_is_told_from_another_update(
+    steps: int, rate: float, size: float, is_named: bool, seed: int
+) -> None:
+    """Of gradients of about epsilon's size, anything might be called its doing; a larger epsilon makes no move longer."""
+    drawn, gradients, moves = np.random.default_rng(seed), [], []
+    for name, shape in (("u", (24, 12)), ("v", (24,))):
+        seen = size * drawn.normal(size=(steps, *shape))
+        one, other = project(_adam(seen, 1e-7, True)), rate * project(_adam(seen, 1e-7, False))
+        last, count = project(seen[-1]), seen[-1].size
+        gradients.append(SeenTensor(name, "kernel", "parameter", count, last, last, 1e-12, 10.0))
+        moves.append(SeenTensor(name, "kernel", "parameter", count, one, other, 1e-9, 10.0))
+    scalars = {"lr": 0.1, "betas.0": 0.9, "betas.1": 0.999, "eps": 1e-7}
+    torch = dataclasses.replace(SIDE, passes=1, usual_passes=1, scalars=scalars)
+    keras = dataclasses.replace(torch, scalars=scalars | {EPSILON_BEFORE: 1.0})
+    evidence = Evidence("update", steps - 1, keras, torch, gradients, moves)
+    for each, holds in ((evidence, "A"), (evidence.swapped(), "B")):
+        said = [cause.sentence for cause in causes(each) if cause.name == "epsilon_before_correction"]
+        assert len(said) == is_named
+        assert all(f"{holds} has Keras' Adam" in words for words in said)
