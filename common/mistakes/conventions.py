@@ -57,9 +57,10 @@ def _beyond_epsilon(evidence: Evidence) -> list[SeenTensor]:
 
     def is_so(move: SeenTensor) -> bool:
         made, off = rate * blur_of(gradients[move.name], abs(more)), move.other - move.one
-        is_small = length(off) <= _MOST_BLUR * made + move.bound * move.rounding and made <= _MOST_SHARE * move.norm
+        if length(off) > _MOST_BLUR * made + move.bound * move.rounding or not 0 < made <= _MOST_SHARE * move.norm:
+            return False
         cosine = float(np.mean(move.one * off)) / (move.norm * length(off))
-        return is_small and math.copysign(cosine, more * cosine) > _AGAINST
+        return math.copysign(cosine, more * cosine) > _AGAINST
 
     return [each for each in apart if each.name not in gradients or not is_so(each)]
 

@@ -224,8 +224,7 @@ def plain_number(value: float) -> str:
 def large_number(count: float) -> str:
     """Returns a number that may be large in words and digits: 529.6 billion, 12.3 million, 502,240, 2.54."""
     names = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
-    plain = f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
-    return next((f"{count / scale:.4g} {name}" for scale, name in names if count >= scale), plain)
+    return next((f"{count / scale:.4g} {name}" for scale, name in names if count >= scale), plain_number(count))
 
 
 def spell(number: float | None, form: str) -> str:

@@ -200,3 +200,13 @@ def test_epsilon_before_the_bias_correction_is_told_from_another_update(
         said = [cause.sentence for cause in causes(each) if cause.name == "epsilon_before_correction"]
         assert len(said) == is_named
         assert all(f"{holds} has Keras' Adam" in words for words in said)
+
+
+def test_weights_that_stand_still_are_no_doing_of_epsilon() -> None:
+    gradients = [SeenTensor("u", "kernel", "parameter", 64, DRAWN[0], DRAWN[0], 1e-9, 10.0)]
+    moves = [SeenTensor("u", "kernel", "parameter", 64, np.zeros(8), DRAWN[1], 1e-9, 10.0)]
+    scalars = {"lr": 0.1, "betas.0": 0.9, "betas.1": 0.999, "eps": 1e-7}
+    sides = (dataclasses.replace(SIDE, scalars=each) for each in (scalars | {EPSILON_BEFORE: 1.0}, scalars))
+    evidence = Evidence("update", 0, *sides, gradients, moves)
+    assert [each.name for each in causes(evidence)] == [each.name for each in causes(evidence.swapped())]
+    assert "epsilon_before_correction" not in {each.name for each in causes(evidence)}
