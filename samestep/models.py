@@ -78,7 +78,8 @@ def advise(
         ConfigError: The request is wrong, or no layout fits.
         Unavailable: The machine is "here", and torch, with which it is measured, is not installed.
     """
-    from samestep.experiments.advise import SearchAssumptions, find_advice
+    from samestep.experiments.advise import find_advice
+    from samestep.experiments.advising.assumptions import SearchAssumptions
 
     asked = {"workload": workload, "batch_size": batch_size, "optimizer": optimizer, **_paths(model=model, data=data)}
     assumed = {

@@ -37,19 +37,25 @@ class Swept:
         return ", ".join(f"{name}={value}" for name, value in self.values.items())
 
 
-def sweep(axes: Mapping[str, Sequence[str]], advise: Callable[[Mapping[str, str]], Advice]) -> list[Swept]:
+def sweep(
+    axes: Mapping[str, Sequence[str]],
+    check: Callable[[Mapping[str, str]], object],
+    advise: Callable[[Mapping[str, str]], Advice],
+) -> list[Swept]:
     """Advises for every combination of values.
 
     Args:
         axes: Name -> its values.
+        check: Refuses some values, as far as that is known without a search.
         advise: Advises for some values.
 
     Raises:
-        ConfigError: No combination has a layout.
+        ConfigError: A value is refused with all others, or no combination has a layout.
     """
+    together = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    _refuse_wrong_values(axes, [(given, _why_refused(check, given)) for given in together])
     found = []
-    for values in itertools.product(*axes.values()):
-        given = dict(zip(axes, values, strict=True))
+    for given in together:
         try:
             found.append(Swept(given, advise(given)))
         except ConfigError as error:
@@ -57,6 +63,23 @@ def sweep(axes: Mapping[str, Sequence[str]], advise: Callable[[Mapping[str, str]
     if all(each.advice is None for each in found):
         raise ConfigError(f"{found[0]}: {found[0].why_not}")
     return found
+
+
+def _why_refused(check: Callable[[Mapping[str, str]], object], given: Mapping[str, str]) -> str:
+    try:
+        check(given)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _refuse_wrong_values(axes: Mapping[str, Sequence[str]], checked: Sequence[tuple[Mapping[str, str], str]]) -> None:
+    """Refuses a value that is wrong whatever the others are, which no empty row should hide."""
+    for name, values in axes.items():
+        for value in values:
+            reasons = [why for given, why in checked if given[name] == value]
+            if all(reasons):
+                raise ConfigError(f"--vary {name}={value}: {reasons[0]}")
 
 
 def document(swept: Sequence[Swept]) -> Document:

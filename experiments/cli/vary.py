@@ -17,7 +17,7 @@ def read_vary(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, equals, values = text.partition("=")
         if not (name and equals):
-            raise ConfigError(f"--vary '{text}' is not NAME=VALUE,VALUE; write it as in --vary microbatches=2,4.")
+            raise ConfigError(f"--vary '{text}' is not NAME=VALUE,VALUE; write it as in --vary batch_size=64,128.")
         if name in axes:
             raise ConfigError(f"--vary gives '{name}' twice; list all its values at once.")
         axes[name] = values

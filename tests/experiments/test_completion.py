@@ -12,7 +12,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.flags import flags, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
-from samestep.experiments.advise import SearchAssumptions
+from samestep.experiments.advising.assumptions import SearchAssumptions
 from samestep.experiments.cli.commands import COMMANDS
 from samestep.experiments.cli.completion import script
 from samestep.experiments.comparing.comparison_request import ComparisonConfig
