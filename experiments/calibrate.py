@@ -44,16 +44,18 @@ def main(arguments: Sequence[str]) -> int:
 
     Raises:
         Unavailable: torch is not installed.
+        ConfigError: The file cannot be written.
         WorkerFailed: A process that measures died, or the result is impossible.
     """
     parser = Parser(prog="samestep calibrate", description=_ABOUT, allow_abbrev=False)
     add_format(parser)
     form = parser.parse_args(arguments).format
     require(FRAMEWORK)
+    from samestep.experiments.advising.local_machine import make_folder, store  # here: --help imports no NumPy
+
+    make_folder()
     start = time.monotonic()
     here = calibrate()
-    from samestep.experiments.advising.local_machine import store
-
     print(write(_document(here, str(store(here)), time.monotonic() - start), form))
     return 0
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.catalog import framework_info, lacks, strategies_of
-from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.errors import Unavailable
+from samestep.common.files.output_file import check_output, save
 from samestep.common.request import FRAMEWORKS
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
@@ -71,12 +72,10 @@ def prove(gpus: Mapping[str, "Sequence[Gpu]"], report: Path, form: str) -> int:
         who = " and ".join(framework_info(each).title for each in gpus)
         sees = f"{who} {'see' if len(gpus) > 1 else 'sees'} no GPU" if gpus else "no framework is installed"
         raise Unavailable(f"{sees}; on CPU cores `samestep compare` proves every row.")
-    if not report.absolute().parent.is_dir():
-        raise ConfigError(f"-o {report}: there is no directory {report.parent}; name a file in one that is there.")
+    check_output(report)
     from samestep.experiments.comparing import execution  # here, like the others: --help imports no NumPy
     from samestep.experiments.doctoring.checks import list_checks, settings
     from samestep.experiments.doctoring.gpu_report import document
-    from samestep.experiments.report import save
 
     cells = ",".join(map(str, list_checks(gpus)))
     found = execution.compare(execution.ask(None, {**settings(), "strategies": cells}))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, SamestepError
+from samestep.common.files.output_file import check_output, save
 from samestep.experiments.cli.browser import HELP, open_page
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
@@ -32,16 +33,12 @@ def main(arguments: Sequence[str]) -> int:
     if not 1 <= len(given.named) <= 2:
         raise ConfigError("name one strategy or two, as in samestep explore torch:fsdp tf:mirrored; or one run or two.")
     path = Path(given.output)
-    if not path.parent.is_dir():  # said before anything is run
-        raise ConfigError(
-            f"--out {path} cannot be written: {path.parent} is no directory; name a file in one that is there."
-        )
+    check_output(path)  # before anything is run
     grid, cells, devices, measured = (_of_runs if Path(given.named[0]).is_dir() else _of_rows)(
         given.named, given.predicted
     )
     from samestep.experiments.exploring.explorer import explorer  # here, like those below: --help does without
     from samestep.experiments.exploring.grid import width_of
-    from samestep.experiments.report import save
 
     start = {
         "left": grid.rows.index(cells[0]),

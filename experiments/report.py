@@ -6,15 +6,14 @@ the file cannot be written; 1 if a directory could not be read; 0 otherwise.
 """
 
 import argparse
-import errno
 import gc
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
+from samestep.common.files.output_file import check_output, save
 from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.experiments.cli.browser import HELP, open_page
 from samestep.experiments.cli.ending import run_command
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
 FORMATS = ("html", "github", "csv", "json")
 
 DEFAULT = "report.html"
+FIGURES_OF_RECORDS = (
+    "--figures draws runs and comparisons, and records are named; leave it out: their page has its figures."
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -43,8 +45,12 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.experiments.page.records.record_page import are_records, report_records
     from samestep.experiments.printing.formats import write
 
-    paths = [Path(path) for path in given.runs]
+    paths, out = [Path(path) for path in given.runs], _output(given)
+    if out is not None:
+        check_output(out)
     if are_records(paths):
+        if given.figures:
+            raise ConfigError(FIGURES_OF_RECORDS)
         _write(report_records(paths, given.format), given)
         return 0
     allowed = check_allowed(given.allow)
@@ -71,46 +77,20 @@ def main(arguments: Sequence[str]) -> int:
 
 def _write(text: str, given: argparse.Namespace) -> None:
     """Writes a report where it was asked for: a page into a file, any other format to stdout, unless a file is named."""
-    out = given.output or (DEFAULT if given.format == "html" else None)
+    out = _output(given)
     if out is None:
         print(text)
     else:
-        save(text, Path(out))
+        save(text, out)
         print(f"Report: {out}", flush=True)
         if given.open:
-            open_page(Path(out))
+            open_page(out)
 
 
-def save(text: str, path: Path) -> None:
-    """Writes a report, completely or not at all; links and devices are written to and not replaced.
-
-    Args:
-        text: The report.
-        path: Its file.
-
-    Raises:
-        ConfigError: It cannot be written.
-    """
-    from samestep.common.files.writing import replacing
-
-    content = text.encode(errors="backslashreplace")  # a path may have bytes that are no character
-    try:
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            with os.fdopen(_open_as_it_is(path), "wb") as file:
-                file.write(content)
-            return
-        with replacing(path, is_users=True) as file:
-            file.write(content)
-    except OSError as error:
-        why = "it is a pipe, and nobody reads it" if error.errno == errno.ENXIO else error.strerror
-        raise ConfigError(f"-o {path} cannot be written ({why}); name a file in a directory that is there.") from None
-
-
-def _open_as_it_is(path: Path) -> int:
-    """Opens what is there for writing; a pipe that nobody reads is refused, where `open` would wait for a reader."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT | os.O_NONBLOCK, 0o666)
-    os.set_blocking(descriptor, True)
-    return descriptor
+def _output(given: argparse.Namespace) -> Path | None:
+    """Returns the file of the report; None if it is printed, or only figures are written."""
+    out = given.output or (DEFAULT if given.format == "html" and not given.figures else "")
+    return Path(out) if out else None
 
 
 def report_comparison(comparison: "Comparison") -> Path:

@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from samestep.common.errors import ConfigError
+from samestep.common.files.output_file import check_output, save
 from samestep.common.judging.confounds import check_allowed
 
 
@@ -28,10 +30,13 @@ def report(
     from samestep.experiments.page.page import page
     from samestep.experiments.page.paper.figures import write_figures
     from samestep.experiments.page.records.record_page import are_records, report_records
-    from samestep.experiments.report import save
+    from samestep.experiments.report import FIGURES_OF_RECORDS
 
     paths, path = [Path(each) for each in runs], Path(out)
+    check_output(path)
     if are_records(paths):
+        if figures is not None:
+            raise ConfigError(FIGURES_OF_RECORDS)
         save(report_records(paths, "html"), path)
         return path
     loaded = load(paths, check_allowed(allow))

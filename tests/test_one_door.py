@@ -67,8 +67,8 @@ ALLOWED = {
     "experiments/submitting/jobs.py: os.fdopen": "the log of an engine, to write it",
     "experiments/recording/start.py: notes.open": "made here, and open before the command runs, which may remove it",
     "experiments/recording/foreground.py: open": "the kernel's: which signals wait for a process",
-    "experiments/report.py: os.open": "the report, written into a pipe or a device",
-    "experiments/report.py: os.fdopen": "likewise",
+    "common/files/output_file.py: os.open": "the file that a user named, written into a pipe or a device",
+    "common/files/output_file.py: os.fdopen": "likewise",
 }
 """File and call -> why it may."""
 

@@ -92,16 +92,30 @@ def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_pe
     return LocalMachine(machine, cores, key())
 
 
+def make_folder() -> None:
+    """Makes the folder of the file, before minutes of measurements.
+
+    Raises:
+        ConfigError: It cannot be made.
+    """
+    from samestep.common.workload.data.dataset import make_cache_directory  # here: it needs NumPy
+
+    try:
+        make_cache_directory()
+        open_directory(path().parent)
+    except OSError as error:
+        raise ConfigError(
+            f"{path().parent} cannot be made ({error.strerror}); set XDG_CACHE_HOME to a directory that can be written."
+        ) from None
+
+
 def store(here: LocalMachine) -> Path:
     """Writes the file; returns where."""
     machine, cores = here.machine, dict[str, object](dataclasses.asdict(here.cores))
     cores["matmul"] = {str(size): rate for size, rate in here.cores.matmul.items()}  # a key of TOML is text
     measured = [name for name, source in machine.sources.items() if source == _SOURCE]
     rates = {name: {"value": getattr(machine, name), "source": _SOURCE} for name in measured}
-    from samestep.common.workload.data.dataset import make_cache_directory  # here: it needs NumPy
-
-    make_cache_directory()
-    open_directory(path().parent)
+    make_folder()
     path().unlink(missing_ok=True)  # whoever changed it
     with replacing(path()) as file:
         file.write(tomli_w.dumps({"title": machine.title, **rates, "measured": cores}).encode())

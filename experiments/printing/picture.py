@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
+from samestep.common.files.output_file import check_output, save
 from samestep.common.mesh import AXES
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import Run
@@ -115,13 +116,11 @@ def write_picture(cells: Sequence[str], out: str | None) -> Path:
         ConfigError: There is no such cell, or the file cannot be written.
     """
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
-    from samestep.experiments.report import save
 
     for cell in cells:
         small_run(cell)  # before any is started
     path = Path(out or "-beside-".join(file_name(cell) for cell in cells) + ".svg")
-    if path.is_dir() or not path.parent.is_dir():
-        raise ConfigError(f"-o {path} is not a file that can be written; name one in a directory that is there.")
+    check_output(path)
     with Launcher() as launcher:
         text = file_of(draw(launcher, cells))
     save(text, path)

@@ -28,7 +28,7 @@ def test_without_a_gpu_it_is_one_line_with_exit_code_3() -> None:
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"-o .*nowhere/gpu\.json: there is no directory"):
+    with pytest.raises(ConfigError, match=r"-o .*nowhere/gpu\.json cannot be written"):
         doctor.prove({"torch": (H100,)}, tmp_path / "nowhere" / "gpu.json", "github")
 
 

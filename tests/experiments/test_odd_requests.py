@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import ConfigError
+from samestep.common.files.output_file import check_output, save
 from samestep.common.flags import LEAST_FLOAT
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import load_result
-from samestep.experiments import advise, compare, predict, report, run
+from samestep.experiments import advise, calibrate, compare, doctor, explore, predict, report, run, strategies
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.comparing import execution
 from samestep.experiments.comparing.comparison_request import MAX_ROWS
@@ -88,12 +89,48 @@ def test_an_environment_that_a_package_cannot_read(
     assert told.startswith(f"samestep: SOURCE_DATE_EPOCH is '{text}' in the environment; set it to a whole number")
 
 
+@pytest.mark.parametrize("place", [".", "/dev/full", "missing/x", "/proc/x", "x" * 300])
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda out: explore.main(["torch:ddp", "-o", out]),
+        lambda out: strategies.main(["torch:ddp", "--picture", "-o", out]),
+        lambda out: report.main(["runs", "-o", out]),
+        lambda out: doctor.prove({"torch": [object()]}, Path(out), "github"),
+    ],
+    ids=["explore", "strategies", "report", "doctor"],
+)
+def test_a_bad_place_for_a_file_is_refused_before_anything_is_run(
+    command: Callable[[str], int], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("samestep.common.runtime.parent.launcher.Launcher", None)
+    monkeypatch.setattr("samestep.experiments.page.loading.load", None)
+    with pytest.raises(ConfigError, match=r"^-o .* cannot be written \(.*\); name a file"):
+        command(place)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_calibration_that_cannot_be_stored_is_refused_before_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    monkeypatch.setattr(calibrate, "calibrate", None)
+    with pytest.raises(ConfigError, match=r"cannot be made .*; set XDG_CACHE_HOME"):
+        calibrate.main([])
+
+
+def test_figures_of_records_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("samestep.experiments.page.records.record_page.are_records", lambda paths: True)
+    with pytest.raises(ConfigError, match="--figures draws runs and comparisons, and records are named; leave it out"):
+        report.main([str(tmp_path), "--figures", str(tmp_path / "figures")])
+
+
 def test_a_report_into_a_pipe_that_nobody_reads(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="cannot be written \\(it is a pipe, and nobody reads it\\)"):
-        report.save("text", tmp_path / "pipe")
+        save("text", tmp_path / "pipe")
     reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    report.save("text", tmp_path / "pipe")
+    check_output(tmp_path / "pipe")  # and its reader does not see an end
+    save("text", tmp_path / "pipe")
     assert os.read(reading, 100) == b"text"
     os.close(reading)
 

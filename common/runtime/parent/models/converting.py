@@ -9,6 +9,7 @@ import numpy as np
 import pydantic
 
 from samestep.common.errors import ConfigError, ParityFailed, unknown
+from samestep.common.files.output_file import check_output
 from samestep.common.files.reading import Unreadable, open_plain, read_json
 from samestep.common.files.safetensors import SUFFIX, read_safetensors
 from samestep.common.files.writing import replacing
@@ -76,6 +77,8 @@ class WeightsFile:
             raise ConfigError(
                 f"{' and '.join(taken)} {'are' if len(taken) > 1 else 'is'} there already; move it away first."
             )
+        for path in self.made:
+            check_output(path, "--weights:")
 
 
 def convert(folder: Path, case: PortCase, verdict: PortVerdict, checkpoint: WeightsFile, server: Servers) -> None:

@@ -1,0 +1,78 @@
+"""A file that a user named for a result: checked before what it is to hold is computed, and written completely or not at all."""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
+from samestep.common.files.writing import replacing
+
+
+def check_output(path: Path, flag: str = "-o") -> None:
+    """Refuses a file that cannot be written; what is there stays as it is.
+
+    Args:
+        path: The file.
+        flag: The flag that names it.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    with _told(path, flag), contextlib.suppress(_Enough):
+        if not _stays(path):
+            with replacing(path, is_users=True):
+                raise _Enough
+        if not stat.S_ISFIFO(path.stat().st_mode):  # to its reader, closing it would be the end of the file
+            with os.fdopen(_open_as_it_is(path), "wb", buffering=0) as file:
+                file.write(b"")  # which /dev/full refuses
+
+
+def save(text: str, path: Path, flag: str = "-o") -> None:
+    """Writes a report, completely or not at all; links and devices are written to and not replaced.
+
+    Args:
+        text: The report.
+        path: Its file.
+        flag: The flag that names it.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    content = text.encode(errors="backslashreplace")  # a path may have bytes that are no character
+    with _told(path, flag):
+        if _stays(path):
+            with os.fdopen(_open_as_it_is(path, os.O_TRUNC | os.O_CREAT), "wb") as file:
+                file.write(content)
+            return
+        with replacing(path, is_users=True) as file:
+            file.write(content)
+
+
+class _Enough(Exception):
+    """A file can be written; nothing is."""
+
+
+def _stays(path: Path) -> bool:
+    """Whether something has the file's name that a new file must not take the place of."""
+    return path.is_symlink() or (path.exists() and not path.is_file())
+
+
+def _open_as_it_is(path: Path, how: int = 0) -> int:
+    """Opens what is there for writing; a pipe that nobody reads is refused, where `open` would wait for a reader."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | how, 0o666)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+@contextlib.contextmanager
+def _told(path: Path, flag: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = "it is a pipe, and nobody reads it" if error.errno == errno.ENXIO else error.strerror
+        raise ConfigError(
+            f"{flag} {path} cannot be written ({why}); name a file in a directory that is there."
+        ) from None
