@@ -64,7 +64,7 @@ def test_neutral_code_hardly_names_any() -> None:
             r"Mesh\.parse\(",
             {
                 "common/run.py",
-                "experiments/advise.py",
+                "experiments/advising/assumptions.py",
                 "experiments/advising/forecast.py",
                 "experiments/comparing/plan.py",
                 "experiments/comparing/scaling.py",
@@ -106,7 +106,7 @@ def test_neutral_code_hardly_names_any() -> None:
                 "common/runtime/parent/judging/finishing.py",
                 "common/runtime/worker/private_network.py",  # below /proc
                 "torch_impl/profiling.py",  # likewise, and copied from there
-                "experiments/report.py",  # what the user names with -o
+                "common/files/output_file.py",  # what the user names with -o
                 "experiments/printing/picture.py",
                 "experiments/exporting/to_tensorboard.py",
             },
