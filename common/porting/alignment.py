@@ -209,6 +209,9 @@ def _both(one: np.ndarray | None, other: np.ndarray | None, axes: tuple[int, ...
 
 
 def _returned(source: ModelTrace, target: ModelTrace) -> Aligned:
+    """Aligns what the models return; the loss takes the classes of each position from where that side's model has them."""
+    one, other = source.outputs, target.outputs
+    axes = nearest_layout(one, other) if one.shape != other.shape else tuple(range(one.ndim))
     calls = [
         LayerCall(
             name="the outputs", kind=OUTPUTS, settings={}, inputs=(), output=each.outputs, evaluated=each.evaluated
@@ -216,5 +219,10 @@ def _returned(source: ModelTrace, target: ModelTrace) -> Aligned:
         for each in (source, target)
     ]
     return Aligned(
-        calls[0], calls[1], OUTPUTS, None, (source.outputs, target.outputs), (source.evaluated, target.evaluated)
+        source=calls[0],
+        target=calls[1],
+        family=OUTPUTS,
+        inputs=None,
+        output=(turned(one, axes), other),
+        evaluated=_both(source.evaluated, target.evaluated, axes, lambda both: both),
     )

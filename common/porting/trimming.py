@@ -20,7 +20,7 @@ _Part = Callable[[np.ndarray], np.ndarray]
 def find_trim(family: str, one: np.ndarray, other: np.ndarray) -> Trim:
     """Returns the function that cuts the larger of two results to the part that the smaller one is; otherwise it cuts nothing.
 
-    For a recurrent layer that returns all positions on one side, the last one is taken even if it differs.
+    For a recurrent layer that returns all positions on one side, the part that is nearest is taken even if it differs.
 
     Args:
         family: What the layers are.
@@ -32,8 +32,9 @@ def find_trim(family: str, one: np.ndarray, other: np.ndarray) -> Trim:
     if one.shape != other.shape and min(one.ndim, other.ndim) > 1:
         whole, part = (one, other) if larger == 0 else (other, one)
         choices = list(_parts(family, whole, part.shape))
-        fitting = [each for each in choices if is_same(each(whole), part)]
-        chosen = next(iter((*fitting, *(choices if family == "recurrent" else ()))), None)
+        nearest = min(choices, key=lambda each: apart(each(whole), part), default=None)
+        if nearest is not None and (family == "recurrent" or is_same(nearest(whole), part)):
+            chosen = nearest
     if chosen is None:
         return lambda both: both
     return lambda both: (chosen(both[0]), both[1]) if larger == 0 else (both[0], chosen(both[1]))

@@ -62,7 +62,8 @@ def _lacking(ours: Sequence[str], theirs: Sequence[str]) -> str:
 
 
 def _listing(values: object) -> str:
-    return " and ".join(_number(each) for each in values) if isinstance(values, tuple) else _number(values)
+    numbers = [_number(each) for each in values] if isinstance(values, tuple) else [_number(values)]
+    return " and ".join(filter(None, (", ".join(numbers[:-1]), *numbers[-1:])))
 
 
 def _listed(terms: object) -> list[str]:

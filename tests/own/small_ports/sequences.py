@@ -9,11 +9,11 @@ PORTS = SmallPorts()
 right, wrong = PORTS.right, PORTS.wrong
 
 
-def torch_last(torch, take=lambda made: made[0][:, -1], **settings):
+def torch_last(torch, take=lambda made: made[0][:, -1], kind="LSTM", **settings):
     class Last(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.inner = torch.nn.LSTM(WIDTH, 5, batch_first=True, **settings)
+            self.inner = getattr(torch.nn, kind)(WIDTH, 5, batch_first=True, **settings)
 
         def forward(self, h):
             return take(self.inner(h))
@@ -101,6 +101,10 @@ KERAS_WAYS = "L.Bidirectional(L.LSTM(5, return_sequences=True))"
 right("both ways", "tokens", module(WAYS), layer(KERAS_WAYS), 10, accept=("double_bias",))
 TURNED = "L.Bidirectional(L.GRU(5, return_sequences=True))>>(lambda m: O.concatenate([m[..., 5:], m[..., :5]], -1))"
 BOTH = "nn.GRU(12, 5, batch_first=True, bidirectional=True)"
+ENDS = part(torch_last, take=lambda made: made[1].transpose(0, 1).flatten(1), kind="GRU", bidirectional=True)
+RESET_BEFORE = "L.Bidirectional(L.GRU(5{}))"
+right("ends of both ways", "tokens", ENDS, layer(RESET_BEFORE.format("")), 10)
+wrong("reset of both ways", "tokens", ENDS, layer(RESET_BEFORE.format(", reset_after=False")), "reset gate comes", 10)
 wrong("backward first", "tokens", module(BOTH), layer(TURNED), "the last 5 before the first 5", 10)
 MERGED = "L.Bidirectional(L.LSTM(5, return_sequences=True), merge_mode={!r})"
 ADDED = part(torch_last, take=lambda made: made[0][..., :5] + made[0][..., 5:], bidirectional=True)

@@ -169,6 +169,26 @@ def padding_keras():
     return keras.Sequential([keras.Input((8, 8, 3)), conv, layers.GlobalAveragePooling2D(), layers.Dense(10)])
 
 
+def segmenting_torch():
+    """Its classes are the second axis of what it returns, as torch's own loss takes them."""
+    from torch import nn
+
+    class Net(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x.movedim(-1, 1))
+
+    return Net(nn.Conv2d(3, 6, 3, padding=1), nn.Tanh(), nn.Conv2d(6, 4, 1))
+
+
+def segmenting_keras():
+    import keras
+    from keras import layers
+
+    inner = layers.Conv2D(6, 3, padding="same", activation="tanh")
+    return keras.Sequential([keras.Input((8, 8, 3)), inner, layers.Conv2D(4, 1)])
+
+
+model("segmentation", "labelled_pixels", segmenting_torch, segmenting_keras)
 model("cnn", "images", torch_same, tf_same)
 model("strided", "images", part(torch_same, 2), part(tf_same, 2))
 model("flattened", "images", part(torch_same, flat=True), part(tf_same, flat=True))

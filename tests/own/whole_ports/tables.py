@@ -38,6 +38,12 @@ def images():
     return split(draw.normal(size=(120, 8, 8, 3)), draw.integers(0, 10, 120))
 
 
+def labelled_pixels():
+    """A class for each pixel."""
+    draw = np.random.default_rng(0)
+    return split(draw.normal(size=(120, 8, 8, 3)), draw.integers(0, 4, (120, 8, 8)))
+
+
 def odd_images():
     draw = np.random.default_rng(0)
     return split(draw.normal(size=(120, 9, 9, 3)), draw.integers(0, 10, 120))
@@ -76,7 +82,7 @@ def padded_sentences():
 
 DATA = {"points": points, "regression": regression, "clicks": clicks, "images": images, "odd_images": odd_images}
 DATA |= {"signals": signals, "tokens": tokens, "sentences": sentences, "masked_sentences": masked_sentences}
-DATA |= {"padded_sentences": padded_sentences}
+DATA |= {"padded_sentences": padded_sentences, "labelled_pixels": labelled_pixels}
 WRONG_UNLESS_ACCEPTED: dict[str, samestep.Model] = {}
 """Ports whose only differences are of kinds that may be accepted."""
 OF: dict[str, str] = {}
