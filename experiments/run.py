@@ -2,8 +2,10 @@
 
 import argparse
 import dataclasses
+import itertools
 import re
 import shlex
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,6 +67,8 @@ def main(arguments: Sequence[str]) -> int:
         if launch.prepare:
             print(script_lines(written_for, run, launch) if written_for else starting_lines(run, prepare(run, launch)))
             return 0
+        if resumed:
+            say_left_out(resumed)
         with show_progress(run, run.name) as progress:
             result = launcher.run(run, launch, progress, launched_at, resume=resumed)
         directory = launcher.last_run
@@ -82,6 +86,14 @@ def _first_parser() -> Parser:
     parser.add_argument("--on", dest="started_on", action=TargetAction, metavar="ENGINE", help=_ON)
     parser.add_argument("--resume", dest="resumed", type=Path, metavar="DIR", help="continue a run that was cut off")
     return parser
+
+
+def say_left_out(directory: Path) -> None:
+    """Says which of a run's checkpoints are damaged, of those that are newer than the one from which it continues."""
+    from samestep.common.runtime.checkpoints.committed import Damaged, find_checkpoints  # here, like those of `main`
+
+    for each in itertools.takewhile(lambda found: isinstance(found, Damaged), find_checkpoints(directory)):
+        print(f"samestep: {each.path} is left out: {each.reason}", file=sys.stderr, flush=True)
 
 
 def _unfinished(directory: Path) -> RunConfig:
@@ -105,8 +117,9 @@ def _describe_result(run: Run, result: "RunResult") -> str:
 def saved(result: "RunResult") -> str:
     """Returns the digest of a run's final state, what it saved, and what it continued from, one line for each; "" if nothing."""
     saves, lines = result.saves, []
-    if result.resumed_at is not None:
-        lines += [f"Resumed: at step {result.resumed_at}; {result.lost_steps} steps were taken again"]
+    if result.resumed_at is not None or result.lost_steps:
+        begun = result.first_step if result.resumed_at is None else result.resumed_at
+        lines += [f"Resumed: at step {begun}; {result.lost_steps} steps were taken again"]
     if saves.stall_seconds:
         import statistics  # here: few runs save anything
 

@@ -85,6 +85,10 @@ def asked(folder: Path, fields: dict[str, str], dtype: str = "float64") -> RunCo
         ({"returned": "tf.complex(x, x)"}, "the model returns complex128; return real numbers"),
         ({"loss": "tf.complex(outputs, outputs)"}, "the loss returns complex128; return real numbers"),
         ({"dtype": ", dtype='bfloat16'"}, "/kernel is bfloat16 whatever --dtype says; make it without dtype="),
+        (
+            {"dtype": ", dtype='mixed_bfloat16'"},
+            "what dense computes is bfloat16 whatever --dtype says; make it without",
+        ),
     ],
 )
 def test_what_cannot_be_trained_as_it_is_is_refused(
@@ -98,7 +102,19 @@ def test_what_cannot_be_trained_as_it_is_is_refused(
 @pytest.mark.parametrize(
     ("fields", "dtype", "said"),
     [
-        ({"dtype": ", dtype='float32'"}, "float64", "2 parameters and buffers are float32 ("),
+        (
+            {"build": "bare", "variable": "tf.Variable(tf.ones(10, 'float32'), dtype='float32', name='w')"},
+            "float64",
+            "(w), kept so",
+        ),
+        (
+            {"build": "bare", "variable": "tf.Variable(tf.ones(10), name='w')"},
+            "float32",
+            "1 parameter or buffer is float64 (kernel)",
+        ),
+        ({"build": "bare", "variable": "tf.Variable(tf.ones(10), name='w')"}, "float64", ""),
+        ({"dtype": ", dtype='float32'"}, "float64", ""),
+        ({"dtype": ", dtype='float32'"}, "float32", ""),
         ({"build": "bare"}, "float32", "1 parameter or buffer is float64 (kernel), kept so beside float32"),
         ({"build": "bare"}, "float64", ""),
         ({}, "float64", ""),
@@ -122,6 +138,57 @@ MASKED = {
 
 def test_a_mask_in_float32_is_multiplied_by_float64(launcher: Launcher, tmp_path: Path) -> None:
     launcher.describe(asked(tmp_path, MASKED))
+
+
+GUIDE = """
+import samestep
+
+def build():
+    import tensorflow as tf
+
+    class Dense(tf.Module):
+        def __init__(self, outputs):
+            super().__init__()
+            self.outputs = outputs
+
+        def __call__(self, x):
+            if not hasattr(self, "w"):
+                self.w = tf.Variable(tf.random.normal([x.shape[-1], self.outputs]), name="w")
+                self.b = tf.Variable(lambda: tf.zeros([self.outputs]), name="b")
+            return tf.matmul(x, self.w) + self.b
+
+    class Net(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.outer = Dense(8), Dense(10)
+
+        def __call__(self, x):
+            return self.outer(tf.nn.tanh(self.inner(tf.reshape(x, (-1, 64)))))
+
+    return Net()
+
+def head():
+    import keras
+    from keras import layers
+
+    return keras.Sequential([layers.Flatten(), layers.Dense(8, "tanh"), layers.Dense(10, dtype="float32")])
+
+model = samestep.Model(tf={}, loss="cross_entropy")
+"""
+
+
+@pytest.mark.parametrize(
+    ("build", "dtype", "technique"),
+    [("build", "float64", ""), ("build", "float32", ""), ("head", "float32", "+precision=bf16")],
+)
+def test_variables_in_float32_follow_the_dtype(
+    run_cell: RunCell, tmp_path: Path, build: str, dtype: str, technique: str
+) -> None:
+    (tmp_path / "net.py").write_text(GUIDE.replace("{}", build))
+    own = {"model": str(tmp_path / "net.py"), "data": f"{ZOO}:images"}
+    result = run_cell(f"tf:mirrored{technique}", "digits-mlp", devices=2, steps=4, dtype=dtype, **own)
+    assert result.parity.passed, result.parity.reason
+    assert result.processes[0].params_bytes == result.predicted.footprints[0].params_bytes
 
 
 @pytest.mark.slow

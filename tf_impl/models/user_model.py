@@ -67,7 +67,9 @@ class UserModel:
         self._source = source
         self._finish = finish_outputs(model)
         dtypes, graph = _default_dtypes(), tf.compat.v1.get_default_graph()
-        self.model: Any = call_user(model.tf, source, "the function given as tf=")
+        self._widened: list[tf.Variable] = []
+        with uncast.follow_dtype(self._widened):
+            self.model: Any = call_user(model.tf, source, "the function given as tf=")
         if own := ", ".join(new for new, old in zip(_default_dtypes(), dtypes, strict=True) if new != old):
             raise ConfigError(
                 f"--model {source}: the function given as tf= sets Keras' dtype policy to {own}, which --dtype and --precision "
@@ -90,7 +92,8 @@ class UserModel:
                 f"into the next, so no batch could be split; give stateful=False, or hand the state in as an input."
             )
         self._check_numbers()  # of those that are there already: complex ones make the forward pass fail
-        call_user(self.predict, source, f"the forward pass of {_told(example)}", example)
+        with uncast.follow_dtype(self._widened):
+            call_user(self.predict, source, f"the forward pass of {_told(example)}", example)
         self.added = call_user(Added, source, "what it adds to its loss", self.model if self._is_keras else None)
         self.params, self.frozen, self.buffers = named_variables(self.model)
         self._check_numbers()
@@ -101,13 +104,16 @@ class UserModel:
         held, _, others = named_variables(self.model)
         params, buffers = ({name: v.dtype.name for name, v in each.items()} for each in (held, others))
         check_numbers(self._source, "tf", params, buffers)
-        refuse_variables(self._source, {**params, **buffers})
+        refuse_variables(self._source, {f"the variable {name}": dtype for name, dtype in {**params, **buffers}.items()})
+        if held and len(set(_default_dtypes())) == 1:  # --precision gives layers another dtype than floatx
+            refuse_variables(self._source, {f"what {each.name} computes": each.compute_dtype for each in self.layers()})
 
     def fixed_dtypes(self) -> dict[str, str]:
-        """Returns the dtypes of real variables that do not follow Keras' default: those given to a layer, all of a tf.Module."""
+        """Returns the dtypes of real variables that do not follow Keras' default, such as those of a tf.Module given one."""
         import keras  # here: our own models do without it
 
-        dtypes = {name: v.dtype.name for name, v in {**self.params, **self.buffers}.items() if v.dtype.is_floating}
+        held, following = {**self.params, **self.buffers}, set(map(id, self._widened))
+        dtypes = {name: v.dtype.name for name, v in held.items() if v.dtype.is_floating and id(v) not in following}
         default = keras.config.floatx() if self._is_keras else None
         return {name: dtype for name, dtype in dtypes.items() if dtype != default}
 

@@ -91,7 +91,7 @@ def check_variables(source: str, dtypes: Dtypes) -> None:
 
     Args:
         source: Where the model is declared, for messages.
-        dtypes: The dtypes of its variables.
+        dtypes: The dtypes of its variables, and of what its layers compute.
 
     Raises:
         ConfigError: One has two bytes.
@@ -99,8 +99,8 @@ def check_variables(source: str, dtypes: Dtypes) -> None:
     for name, dtype in dtypes.items():
         if dtype in ("bfloat16", "float16"):
             raise ConfigError(
-                f"--model {source}: the variable {name} is {dtype} whatever --dtype says; make it without dtype=, and give "
-                f"--precision bf16 to compute in two bytes."
+                f"--model {source}: {name} is {dtype} whatever --dtype says; make it without dtype=, and give --precision bf16 "
+                f"to compute in two bytes."
             )
 
 

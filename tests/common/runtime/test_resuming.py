@@ -210,7 +210,9 @@ def test_other_devices_than_it_can_have_are_refused(tmp_path: Path, cell: str, f
 
 
 @pytest.mark.torch
-def test_what_is_damaged_is_left_out_and_what_is_of_another_run_is_refused(launcher: Launcher, tmp_path: Path) -> None:
+def test_what_is_damaged_is_left_out_and_what_is_of_another_run_is_refused(
+    launcher: Launcher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without a result, as a run that was cut off; its newest checkpoint has lost its end, and then the next one as well."""
     out, fields = tmp_path / "run", {"devices": 1, "keep": 3, "steps": 24, "save_every": "6", "parity": False}
     patient = LentLauncher(launcher, "tests.common.runtime.patient_worker")
@@ -223,9 +225,13 @@ def test_what_is_damaged_is_left_out_and_what_is_of_another_run_is_refused(launc
     (second / COMMIT).write_text("{}")
     found = list(find_checkpoints(out))
     assert [type(each) for each in found] == [Damaged, Damaged, Checkpoint]
+    run_command.say_left_out(out)
+    left_out = capsys.readouterr().err.splitlines()
+    assert [line.partition(" is left out: ")[0] for line in left_out] == [f"samestep: {newest}", f"samestep: {second}"]
     run, launch = ask("torch:single", out, **fields)
     again = patient.run(run, launch, resume=out)
     assert (again.resumed_at, again.lost_steps) == (6, 18)
+    assert "Resumed: at step 0; 18 steps" in saved(dataclasses.replace(again, resumed_at=None))  # nothing was whole
     assert (again.losses, again.state_sha256) == (whole.losses, whole.state_sha256)
     names = ["step-000018-2", "step-000018", "step-000012-2", "step-000012", "step-000006"]  # three are whole
     assert [each.name for each in find_folders(out)] == names
