@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib.metadata
 import importlib.util
+import re
 import sys
 import traceback
 import types
@@ -196,6 +197,12 @@ IDS = " (whole numbers are ids; of images make real ones, as in `inputs / 255`)"
 """The hint in a message about inputs of whole numbers that a model could not take."""
 
 
+_OF_DOUBLE = r"of double is not in the list|not implemented for 'Double'|DT_DOUBLE"
+_LACKS_FLOAT64 = (
+    "; steps are proven in float64, in which the framework lacks this operation: use another one, or samestep record"
+)
+
+
 def call_user(function: Callable[..., Returned], source: str, what: str, *arguments: object) -> Returned:
     """Calls the user's code, and reports its errors as theirs.
 
@@ -215,7 +222,9 @@ def call_user(function: Callable[..., Returned], source: str, what: str, *argume
     except (Exception, SystemExit) as error:
         offered = _offers(source).get(source)
         path = Path(sys.modules[offered.module].__file__ or "") if offered else split_source(source)[0]
-        raise ConfigError(f"--model {source}: {what} failed: {own_lines(error, str(path.resolve()))}") from error
+        told = own_lines(error, str(path.resolve()))
+        more = _LACKS_FLOAT64 if re.search(_OF_DOUBLE, told) else ""
+        raise ConfigError(f"--model {source}: {what} failed: {told}{more}") from error
 
 
 def call_metric(metric: Callable[..., object], source: str, outputs: Array, targets: Array) -> float:

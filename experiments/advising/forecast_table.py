@@ -30,6 +30,7 @@ def _columns(rows: Sequence[Prediction], given: int | None) -> tuple[Column[Pred
         lambda row: row.fits(memory),
         f"whether that is at most {size(memory)}; without activations: if these are fewer, or are not predicted",
     )
+    are_known = any(ACTIVATIONS.held(row.fullest) is not None for row in rows)
     of = functools.partial(_in_bytes, rows)
     return (
         Column("strategy", lambda row: row.cell),
@@ -38,7 +39,7 @@ def _columns(rows: Sequence[Prediction], given: int | None) -> tuple[Column[Pred
         of("(textbook)", lambda row: row.textbook("state"), "(by the textbook)", drop_priority=4, is_detail=True),
         of("gathered", lambda row: GATHERED.held(row.fullest), _GATHERED, 3),
         of("activations", lambda row: ACTIVATIONS.held(row.fullest), _ACTIVATIONS, 3),
-        of("needed", lambda row: row.needed_bytes, _NEEDED),
+        of("needed", lambda row: row.needed_bytes, _NEEDED if are_known else f"{_NEEDED}; {_UNKNOWN}"),
         *((fits,) if memory else ()),
         of("sent", lambda row: row.sent_bytes_per_device, "by each device in a step, on average", 1),
         of("all send", lambda row: row.ledger.sent_bytes_per_step, "all devices together", 2),
@@ -47,6 +48,7 @@ def _columns(rows: Sequence[Prediction], given: int | None) -> tuple[Column[Pred
 
 _GATHERED = "copies of parameters that exist only within a step"
 _ACTIVATIONS = "kept between forward and backward pass; empty: not predicted, and not part of what is needed"
+_UNKNOWN = "activations are not predicted, and not part of it"
 _NEEDED = "all of that on one device, each at its peak; buffers and the framework come on top"
 
 

@@ -29,18 +29,33 @@ class Column(Generic[Row]):
 
 
 def fit(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None) -> list[Column[Row]]:
-    """Leaves out columns until a table is no wider than it may be.
+    """Leaves out columns that are empty in every row, and then others until a table is no wider than it may be.
 
     Args:
         columns: In their order.
         rows: What the table shows.
         width: The width in characters; None leaves nothing out.
     """
-    shown = list(columns)
+    shown = filled(columns, rows)
     while width is not None and least_width(*cells(shown, rows)) > width and any(each.drop_priority for each in shown):
         last = max(each.drop_priority for each in shown)
         shown = [each for each in shown if each.drop_priority < last]
     return shown
+
+
+def filled(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> list[Column[Row]]:
+    """Returns the columns that some row has a value in; one that a detail follows stays, as the detail continues its cell.
+
+    Args:
+        columns: In their order.
+        rows: What the table shows.
+    """
+    kept: list[Column[Row]] = []
+    for column in reversed(columns):
+        is_continued = bool(kept) and kept[-1].is_detail and not column.is_detail
+        if is_continued or any(map(column.value, rows)):
+            kept.append(column)
+    return kept[::-1]
 
 
 def joined(columns: Sequence[Column[Row]]) -> list[Column[Row]]:

@@ -72,8 +72,7 @@ def write_scaling(found: Sequence[Scaling]) -> str:
 
 def _write(found: Sequence[Scaling]) -> str:
     lines = [(each, point) for each in found for point in each.points]
-    shown = [column for column in COLUMNS if any(map(column.value, lines))]
-    return paragraphs(fill(title_of(found)), explained(shown, lines, [*map(explain_fit, found)]))
+    return paragraphs(fill(title_of(found)), explained(COLUMNS, lines, [*map(explain_fit, found)]))
 
 
 def title_of(found: Sequence[Scaling]) -> str:

@@ -12,7 +12,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
 from samestep.experiments.comparing.quantities import METRIC
 from samestep.experiments.comparing.speeds import MeasuredRow
-from samestep.experiments.printing.column_table import Column, Row, fit, joined, meanings, table
+from samestep.experiments.printing.column_table import Column, Row, filled, fit, joined, meanings, table
 from samestep.experiments.printing.columns import (
     Line,
     cell,
@@ -52,7 +52,7 @@ def comparison(
     # Processes that an engine starts import the framework themselves.
     startup = IMPORT_INCLUDED if any(row.result.hosts for row in measured) else "the frameworks imported before"
     found = columns_of_lines(columns(varying, measured, startup, reference))
-    every = [each for each in found if each.header not in leave_out]
+    every = filled([each for each in found if each.header not in leave_out], rows)
     shown = fit(every, rows, None if wide else width)
     lines = _meanings(shown, measured)
     left_out = dict.fromkeys(column.header for column in every if column not in shown)

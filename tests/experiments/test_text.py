@@ -148,3 +148,11 @@ def test_a_command_is_broken_so_that_a_shell_reads_it_as_one(width: int) -> None
     assert shlex.split(found.replace("\\\n", "")) == shlex.split(line)
     assert all(len(each) <= max(width, 24) for each in found.splitlines())
     assert "--steps 5" in found and "--out 'my runs/a b'" in found
+
+
+def test_a_column_that_is_empty_in_every_row_is_left_out_at_any_width() -> None:
+    empty, detail = Column("empty", lambda pair: ""), Column("more", lambda pair: str(pair[1]), is_detail=True)
+    none = Column("none", lambda pair: "", is_detail=True)
+    name = COLUMNS[0]
+    assert fit([name, empty, none, COLUMNS[1]], [("a", 1), ("b", 2)], None) == [name, COLUMNS[1]]
+    assert fit([name, empty, detail], [("a", 1)], None) == [name, empty, detail]  # the detail continues its cell

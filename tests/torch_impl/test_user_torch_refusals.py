@@ -94,6 +94,16 @@ def test_a_row_that_cannot_take_the_model_says_what_it_lacks(
         (
             [
                 "import samestep, torch",
+                "class Net(torch.nn.Linear):",
+                "    def forward(self, x):",
+                "        raise RuntimeError('\"pool\" not implemented for \\'Double\\'')",
+                "model = samestep.Model(torch=lambda: Net(6, 2))",
+            ],
+            "steps are proven in float64, in which the framework lacks this operation: use another one, or samestep record",
+        ),
+        (
+            [
+                "import samestep, torch",
                 "model = samestep.Model(torch=lambda: torch.nn.Linear(6, 3), loss='mean_squared_error')",
             ],
             "mean_squared_error takes outputs shaped like the targets; of 2 examples the model makes [2, 3]",
