@@ -138,12 +138,21 @@ def _nearest(value: str, choices: Sequence[str]) -> Sequence[str]:
     least = 0.51 if value.startswith("-") else 0.5  # of the letters: `ft` for `tf` has half of them in order
     alike = difflib.get_close_matches(letters, spelled, n=max(1, len(spelled)), cutoff=least)
     order = list(spelled)  # decides where two are as near
-    nearest = sorted(alike, key=lambda each: (_slips(letters, each), order.index(each)))[:1]
+    nearest = sorted(
+        (each for each in alike if _is_near(letters, each)), key=lambda each: (_slips(letters, each), order.index(each))
+    )[:1]
     with_it = [each for each in choices if letters in words[each]]
     if initials and len(letters) > 1:
         return initials[:1]
     is_slip = nearest and _slips(letters, nearest[0]) <= 1
     return with_it[:_MOST_GUESSES] if with_it and not is_slip else [spelled[each] for each in nearest]
+
+
+def _is_near(word: str, choice: str) -> bool:
+    """Returns whether a word may have meant a choice: one begins with the other, or slips are fewer than half the letters."""
+    slips = _slips(word, choice)
+    is_beginning = min(len(word), len(choice)) > 2 and (word.startswith(choice) or choice.startswith(word))
+    return is_beginning or slips <= 1 or 2 * slips < max(len(word), len(choice))
 
 
 def _slips(word: str, choice: str) -> float:

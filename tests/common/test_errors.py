@@ -96,6 +96,27 @@ def test_no_nearest_name_is_invented_where_nothing_is_near():
     assert str(unknown("strategy", "zzz", STRATEGIES)) == "unknown strategy 'zzz'. Choose from: single, ddp, mirrored."
 
 
+@pytest.mark.parametrize(
+    ("word", "choices"),
+    [
+        ("nope", ("demo", "run", "compare", "diff")),
+        ("--verbose", ("--zero-stage", "--workload")),
+        ("--frobnicate", ("--microbatches", "--threads")),
+        ("--gpu", ("--tpu", "--seed")),
+        ("resnet", ("prose-gpt", "digits-mlp")),
+        ("price", ("devices", "nodes")),
+        ("tokens", ("top_k", "heads")),
+    ],
+)
+def test_a_name_that_is_far_away_is_not_guessed(word: str, choices: tuple[str, ...]) -> None:
+    assert "Did you mean" not in str(unknown("word", word, choices))
+
+
+def test_the_beginning_of_a_name_is_near() -> None:
+    assert "Did you mean 'checkpoints'?" in str(unknown("command", "check", ("compare", "checkpoints")))
+    assert "Did you mean 'port'?" in str(unknown("command", "porting", ("report", "port")))
+
+
 def test_a_hint_stands_before_the_choices():
     message = str(unknown("tf strategy", "ddp", ("single",), "It is a strategy of torch."))
     assert message == "unknown tf strategy 'ddp'. It is a strategy of torch. Choose from: single."
