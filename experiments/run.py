@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import itertools
 import re
 import shlex
 import sys
@@ -92,7 +91,9 @@ def say_left_out(directory: Path) -> None:
     """Says which of a run's checkpoints are damaged, of those that are newer than the one from which it continues."""
     from samestep.common.runtime.checkpoints.committed import Damaged, find_checkpoints  # here, like those of `main`
 
-    for each in itertools.takewhile(lambda found: isinstance(found, Damaged), find_checkpoints(directory)):
+    for each in find_checkpoints(directory):
+        if not isinstance(each, Damaged):
+            break
         print(f"samestep: {each.path} is left out: {each.reason}", file=sys.stderr, flush=True)
 
 
