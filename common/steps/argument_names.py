@@ -6,6 +6,8 @@ MASKS = "attention_mask", "padding_mask"
 """The names that models give to the argument that hides padding."""
 WHOLE = ":"
 """The end of the name of an argument that has no row for each example, such as the edges of a graph: one hash for each call."""
+MOST_IN_WHOLE = 2**20
+"""The most numbers of such an argument: to hash a larger mask would cost more than it tells."""
 
 
 def names_of(kinds: type | tuple[type, ...], arguments: Sequence[object], keywords: Mapping[str, object]) -> list[str]:

@@ -93,8 +93,10 @@ NEWCOMERS = [
         "graphs",
         "reversed",
         "other_loss",
-        "is given as argument 1, which has no row for each example and differs, other",
+        "is given as argument 1, which is no part of an example and differs, other",
     ),
+    ("conditioned", "other", "other_loss", "is given as strength, which is no part of an example and differs, other"),
+    ("conditioned", "tiled", "same", ""),
     ("carried", "zeros", "other_loss", "step 1, loss: the same examples and weights give another loss"),
 ]
 """As above, of newcomers.py."""
@@ -210,7 +212,7 @@ KERAS_PAIRS = [
     ("towers", "faster", "other_hyperparameter", "step 0, hyper-parameters: lr"),
     ("blocks", "own", "same", ""),
     ("handed", "anew", "other_loss", "step 1, loss: the same examples and weights give another loss"),
-    ("handed", "zeros", "other_loss", "step 1, loss: the same examples and weights give another loss"),
+    ("handed", "zeros", "other_loss", "is given as initial_state, which is no part of an example and differs, other"),
     ("tables", "dense", "rows_squared_alone", "but A's optimizer is given those of model/embedding/embeddings as rows"),
     ("tables plain", "dense", "same", ""),
     ("fit", "each", "clip_each_tensor", "B clips the gradient of each tensor to a norm of 0.2, and A none"),

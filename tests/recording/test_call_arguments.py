@@ -1,6 +1,7 @@
 """Which argument of a call differs is said, and not only that examples do."""
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,24 @@ def test_a_mask_that_only_one_of_two_models_is_given_is_said_first(folder: Path)
         assert OTHER_MASK in verdict.notes and ALL_ARGUMENTS not in verdict.notes
 
 
+@pytest.mark.torch
+def test_arguments_of_several_models_are_compared_with_those_of_the_same_call(folder: Path) -> None:
+    """One has two arguments and another one a third as well, so there are more examples of the first two."""
+    names = ("input_ids", "labels")
+
+    def called_twice(run: RecordedRun) -> RecordedRun:
+        steps = [
+            dataclasses.replace(
+                step, arguments=[{k: v * 2 if k in names else v for k, v in own.items()} for own in step.arguments]
+            )
+            for step in run.steps
+        ]
+        return dataclasses.replace(run, steps=steps)
+
+    a, b = (called_twice(run(folder, f"torch {words}")) for words in ("", "labels"))
+    assert "arguments of the model differ: labels in 4 of 16 examples; the others" in judge(a, b).headline
+
+
 def renamed(run: RecordedRun, names: dict[str, str]) -> RecordedRun:
     """Returns a run with other names of arguments, without those whose name is empty."""
     steps = []
@@ -215,3 +234,74 @@ def test_each_argument_is_hashed_as_the_statement_says() -> None:
     examples.add([torch.cat([result, torch.ones(2, 3)])], {"labels": torch.arange(4)})
     (_, labels) = argument_sums([np.ones((2, 3), np.float32), np.arange(2, 4)[:, None]])
     assert np.frombuffer(examples.arguments.end_step()["labels"], "<u4").tolist() == labels.tolist()
+
+
+def whole_sums(arguments: dict[str, np.ndarray]) -> dict[str, bytes]:
+    return {name: argument_sums([each.reshape(1, -1)])[0].tobytes() for name, each in arguments.items()}
+
+
+@pytest.mark.torch
+def test_what_has_no_row_for_each_example_has_a_hash_of_its_own() -> None:
+    """The edges of a graph, scalars, and the floats beside a result, which are no examples."""
+    import torch
+
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    examples, data, edges = Examples(), torch.rand(4, 3), torch.arange(10).reshape(2, 5)
+    examples.add([data, edges], {"scale": torch.tensor(0.5)})
+    examples.add_result(result := data * 2, ())
+    examples.add([result], {"state": data + 1})
+    rows, arguments = examples.end_step()
+    whole = {"1:": edges.numpy(), "scale:": np.float32(0.5), "state:": (data + 1).numpy()}
+    assert arguments == whole_sums(whole) and rows is not None and len(rows) == 4 * 8
+
+
+@pytest.mark.torch
+def test_an_image_of_a_detector_is_an_example_with_its_targets() -> None:
+    import torch
+
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    def rows(images: list[torch.Tensor], *others: object) -> list[bytes]:
+        examples = Examples()
+        examples.add([images, *others], {})
+        found = np.frombuffer(examples.end_step()[0] or b"", np.uint64)
+        return sorted(each.tobytes() for each in found)
+
+    images = [torch.rand(3, *sizes) for sizes in ((8, 9), (6, 7))]
+    boxes = [{"boxes": torch.rand(k, 4), "labels": torch.arange(k)} for k in (2, 1)]
+    assert len(rows(images)) == 2 and rows(images) == rows(images[::-1])
+    assert len(both := rows(images, boxes)) == 2 and both == rows(images[::-1], boxes[::-1])
+    assert not {*both} & {*rows(images, [boxes[0] | {"labels": torch.ones(2)}, boxes[1] | {"boxes": torch.ones(1, 4)}])}
+    assert len(rows([torch.rand(3, 1), torch.rand(3, 2)])) == len(rows([torch.rand(3, 2, 4), torch.rand(3, 2, 5)])) == 3
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("is_graph", [True, False])
+def test_keras_what_has_no_row_for_each_example_has_a_hash_of_its_own(is_graph: bool) -> None:
+    import tensorflow as tf
+
+    from samestep.common.steps.argument_names import WHOLE
+    from samestep.tf_impl.recording.examples import Results, inputs_of, sums_of_words
+    from samestep.tf_impl.recording.journal import Journal
+
+    journal, results = Journal(1, 64), Results()
+
+    def step(data: tf.Tensor, edges: tf.Tensor, scale: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
+        rows, *others = inputs_of([data, edges], {"scale": scale}, results)
+        journal.add_rows(*sums_of_words([rows[1]]), (rows[0],))
+        result = data * 2
+        results.add(result)
+        others += inputs_of([result], {"state": state}, results)
+        assert all(name.endswith(WHOLE) for name, _ in others)
+        journal.add_whole({name: sums_of_words([each])[0] for name, each in others})
+        return result
+
+    given = [np.ones((4, 3), np.float32), np.arange(10).reshape(2, 5), np.float32(0.5), np.ones((4, 6), np.float32)]
+    step_once = tf.function(step, autograph=False) if is_graph else step
+    end = tf.function(functools.partial(journal.end_step, True, 0, False, True), autograph=False)
+    for _ in range(2):
+        step_once(*map(tf.constant, given))
+        end(tf.constant(0.1, tf.float64))
+    whole = whole_sums(dict(zip(("1:", "scale:", "state:"), given[1:], strict=True)))
+    assert [note.arguments for note in journal.read()] == [whole, whole]

@@ -1,9 +1,11 @@
 """Which examples a model was called on, computed in a graph: the mirror of common/steps/rows.py, but for its last mixing.
 
-The tensors of a call that have as many rows as its first one make the hashes together. What another model returned is a result
+The tensors of a call that have as many rows as its first one make the hashes together; one that has not, such as the edges of a
+graph or a scalar, has a hash of its own. What another model returned is a result
 and no data: its last bits may differ where the data are the same. Of a batch that was put together from results and data, as the
 discriminator of a GAN is given it, the data are taken. Results of earlier steps that a script has kept, such as features, are the
-data of a call that is given nothing else. The floats beside a result that comes first, such as the state of an RNN, are none.
+data of a call that is given nothing else. The floats beside a result that comes first, such as the first state of an RNN, are no
+examples, and have a hash of their own.
 """
 
 import functools
@@ -16,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import record
 
-from samestep.common.steps.argument_names import names_of
+from samestep.common.steps.argument_names import MOST_IN_WHOLE, WHOLE, names_of
 from samestep.common.steps.rows import MANY_PIXELS, coefficients, is_channels_last, signed_coefficients
 from samestep.tf_impl.recording.padding import padding_of, without_padding
 
@@ -131,7 +133,9 @@ def _sources(tensor: Any) -> list[Any]:
 
 
 def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Results) -> list[tuple[str, tf.Tensor]]:
-    """Returns the tensors of a call that hold examples, with their names; what is a part of an argument has its name.
+    """Returns the tensors of a call that hold examples, and after them, as one row, those that have no row for each example.
+
+    Each comes with its name; what is a part of an argument has its name. The names of the latter end in WHOLE.
 
     Args:
         arguments: The arguments of the model.
@@ -142,23 +146,34 @@ def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Re
     given = [each for each in flat if isinstance(each, _KINDS)]
     names = names_of(_KINDS, arguments, keywords)
     names = names if len(names) == len(given) else [""] * len(given)  # in a structure of another kind
-    dense = [(name, each) for name, each in zip(names, given, strict=True) if each.shape != ()]
+    named = [*zip(names, given, strict=True)]
+    dense = [(name, each) for name, each in named if each.shape != ()]
+    beside = [(name, own) for name, each in named if each.shape == () for own in results.data_in(each)]
     parts = [[(name, own) for own in results.data_in(each)] for name, each in dense]
     data = [pair for part in parts for pair in part]
     if dense and results.is_earlier(dense[0][1]):
         data = data or [(name, each) for name, each in dense if results.is_earlier(each)]
     elif dense and not parts[0]:  # of a result: a state is no example
+        beside += [(name, each) for name, each in data if tf.as_dtype(each.dtype).is_floating]
         data = [(name, each) for name, each in data if not tf.as_dtype(each.dtype).is_floating]
     shown, positions = padding_of(arguments, keywords)
-    tensors = [(name, tf.convert_to_tensor(each), each is positions) for name, each in data]
-    numbers = [
-        each for each in tensors if each[1].dtype.is_floating or each[1].dtype.is_integer or each[1].dtype.is_bool
-    ]
+    tensors = [(name, tf.convert_to_tensor(each), each is positions) for name, each in data if _is_of_numbers(each)]
+    with_rows = [pair for pair in tensors if pair[1].shape.rank and pair[1].shape[0] == tensors[0][1].shape[0]]
+    chosen = {id(each) for _, each, _ in with_rows}
+    beside += [(name, each) for name, each, _ in tensors if id(each) not in chosen]
     return [
         (name, each if shown is None else without_padding(each, shown, are_positions))
-        for name, each, are_positions in numbers
-        if each.shape.rank and each.shape[0] == numbers[0][1].shape[0]
-    ]
+        for name, each, are_positions in with_rows
+    ] + [(name + WHOLE, tf.reshape(each, [1, -1])) for name, each in beside if name and _is_small(each)]
+
+
+def _is_of_numbers(value: Any) -> bool:
+    dtype = tf.as_dtype(value.dtype)
+    return dtype.is_floating or dtype.is_integer or dtype.is_bool
+
+
+def _is_small(value: Any) -> bool:
+    return _is_of_numbers(value) and (tf.TensorShape(value.shape).num_elements() or 0) <= MOST_IN_WHOLE
 
 
 def sums_of_words(inputs: Sequence[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:

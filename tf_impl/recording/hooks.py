@@ -16,6 +16,7 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import Fu
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from tensorflow.python.saved_model import save
 
+from samestep.common.steps.argument_names import WHOLE
 from samestep.common.steps.recording import Recorder
 from samestep.common.steps.wrapping import followed, preceded
 from samestep.tf_impl.recording.between_steps import WRITES
@@ -112,10 +113,12 @@ class Hooks:
         self._session.add_model(layer)
         inputs = inputs_of(arguments, keywords, self._session.results)
         with record.stop_recording():
-            if inputs:
-                names, tensors = zip(*inputs, strict=True)
+            if rows := [each for each in inputs if not each[0].endswith(WHOLE)]:
+                names, tensors = zip(*rows, strict=True)
                 self._session.journal().add_rows(*sums_of_words(tensors), names)
                 self._session.between.add_call(replica_id(), layer)
+            if whole := {name: sums_of_words([each])[0] for name, each in inputs[len(rows) :]}:
+                self._session.journal().add_whole(whole)
 
     def _follow_updates(self, original: Callable[..., Any]) -> Callable[..., Any]:
         before, after = self._guard(self._before_update), self._guard(self._after_update)

@@ -121,8 +121,14 @@ class Journal:
         size = tf.shape(sums, tf.int64)[0]
         numbers = self._rows_seen.read_value() + tf.range(size)
         tf.raw_ops.ResourceScatterUpdate(resource=self._words.handle, indices=numbers % self._num_rows, updates=sums)
-        with tf.control_dependencies(self._arguments.write(numbers, alone, names)):
+        with tf.control_dependencies(self._arguments.write(numbers, alone, names) if len(names) > 1 else []):
             self._rows_seen.assign_add(size)
+
+    def add_whole(self, sums: Mapping[str, tf.Tensor]) -> None:
+        """Adds arguments of a call without a row for each example, int64 [1], after its rows or those of a call before it."""
+        number = self._rows_seen.read_value()[None] - 1
+        with tf.control_dependencies([op for name in sums for op in self._arguments.write(number, [sums[name]], (name,))]):
+            self._rows_seen.assign_add(0)
 
     def add_transform(self, name: str, number: tf.Tensor) -> None:
         """Notes how the gradients of this step are scaled or clipped.
@@ -227,14 +233,7 @@ class Journal:
         return Note(*given, self._arguments.read(start, end))
 
     def _sums(self, start: int, end: int, seen: int, known: np.ndarray) -> bytes | None:
-        """Returns the sums of the examples of a step.
-
-        Args:
-            start: How many had been seen before it.
-            end: How many had been seen at its end.
-            seen: How many have been seen until now.
-            known: Those of the first examples.
-        """
+        """Returns the sums of the examples from one number to another, the first of which are known, if they are still there."""
         if not start < end or seen - start > self._num_rows:
             return None
         if end - start <= len(known):

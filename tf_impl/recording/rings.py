@@ -163,7 +163,7 @@ class Ring:
 
 
 class ArgumentRings:
-    """What each argument of the last calls has of its examples, for calls of several: a ring for each list of arguments.
+    """What each argument of the last calls has of its examples: a ring for each list of arguments of one call.
 
     A graph that XLA compiles cannot write it.
     """
@@ -185,7 +185,7 @@ class ArgumentRings:
             sums: The sums of each argument, int64 [examples].
             names: The name of each; "" if nobody knows it.
         """
-        if len(names) < 2 or "" in names or is_compiled():
+        if "" in names or is_compiled():
             return []
         if names not in self._rings:
             self._rings[names] = Ring(self._capacity, len(names))

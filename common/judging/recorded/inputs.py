@@ -143,9 +143,12 @@ def _said_of_arguments(one: RunStep, other: RunStep) -> tuple[str, bool]:
         return "", False
 
     def apart(names: Sequence[str]) -> int:
-        """Returns how many of A's examples, as these arguments together have them, are not among those of B."""
-        a, b = (collections.Counter(zip(*(side[name] for name in names), strict=True)) for side in (ours, theirs))
-        return (a - b).total()
+        """Returns how many of A's examples, as the arguments of one call together have them, are not among those of B."""
+        of_calls = collections.defaultdict[int, list[str]](list)
+        for name in names:
+            of_calls[len(ours[name])].append(name)
+        sides = [[zip(*(side[name] for name in own), strict=True) for own in of_calls.values()] for side in (ours, theirs)]
+        return sum((collections.Counter(a) - collections.Counter(b)).total() for a, b in zip(*sides, strict=True))
 
     changed = [name for name in both if apart([name])]
     same, moved = [name for name in both if name not in changed], list[str]()

@@ -362,4 +362,27 @@ def graphs():
         optimizer.step()
 
 
+class Conditioned(nn.Module):
+    """Scales features by what a strength makes of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.out = nn.Linear(1, 8), nn.Linear(8, 3)
+
+    def forward(self, features, strength):
+        return self.out(features * self.scale(strength.reshape(-1, 1)))
+
+
+def conditioned():
+    """A head is called on the features of a batch and on how strong an effect is: one number for all of them."""
+    body, head = nn.Linear(6, 8), Conditioned()
+    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+    for part in BATCHES:
+        strength = torch.tensor(0.9 if "other" in words and part.start == 16 else 0.5)
+        strength = strength.repeat(8) if "tiled" in words else strength
+        optimizer.zero_grad()
+        functional.cross_entropy(head(body(inputs[part]).tanh(), strength=strength), labels[part]).backward()
+        optimizer.step()
+
+
 globals()[kind]()

@@ -1,11 +1,13 @@
 """Which examples the model was called on: the mirror of common/steps/rows.py.
 
 The tensors of a call that have as many rows as its first one make the hashes together; a packed batch is one row. One that has
-another number of rows, such as the edges of a graph, is no part of an example: it has a hash of its own. The padding
-that an `attention_mask` or a `padding_mask` hides counts as zero, whatever a batch is padded with and on which side.
+another number of rows, such as the edges of a graph, or that is a scalar, is no part of an example: it has a hash of its own. So
+have the floats beside a result that comes first, such as the first state of an RNN. The padding that an `attention_mask` or a
+`padding_mask` hides counts as zero, whatever a batch is padded with and on which side.
+
 A tensor that asks for a gradient, or that a model returned within the step or with a gradient in the one before, is a result
 and no data: its last bits may differ where the data are the same. So are rows of a result in a batch that holds data as well,
-as a discriminator may be given it. Nor are the floats beside a result that comes first, such as the state of an RNN.
+as a discriminator may be given it. A detector's list of images is a list of examples, each together with its own targets.
 """
 
 import functools
@@ -15,7 +17,8 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from samestep.common.steps.argument_names import WHOLE, names_of
+from samestep.common.steps.argument_names import MOST_IN_WHOLE, WHOLE, names_of
+from samestep.common.steps.rows import MANY_PIXELS
 from samestep.torch_impl.recording.pieces import has_no_numbers, is_wrapped, local_of, unwrapped
 from samestep.torch_impl.recording.step.arguments import Arguments
 from samestep.torch_impl.recording.step.memory import Memory, Sums, on_host
@@ -23,10 +26,6 @@ from samestep.torch_impl.recording.step.padding import leading_of, padding_of, w
 from samestep.torch_impl.recording.step.results import Results
 from samestep.torch_impl.recording.step.sparse import has_sparse_rows, values_of
 from samestep.torch_impl.recording.step.sums import sums_of, together
-
-_MOST_NUMBERS = 2**20
-"""Of an argument that is hashed as a whole: a larger mask would cost more than it tells."""
-
 
 class Examples:
     """The examples of a step, as hashes."""
@@ -59,23 +58,38 @@ class Examples:
             arguments: The arguments of the module.
             keywords: The keywords of the module.
         """
+        if images := _images_in(arguments, keywords):
+            return [each for image in images for each in self.add(image, {})]
         results = self.results.alive()
-        given = _chosen(arguments, keywords, results, self.results.carried())
-        if given and 0 not in given and tensors_in([*arguments, keywords])[0].ndim:
+        every = _chosen(arguments, keywords, results, self.results.carried())
+        given = {place: each for place, each in every.items() if each.ndim}
+        if every and 0 not in every and tensors_in([*arguments, keywords])[0].ndim:
             # The first one is a result, and a state beside it is no example.
             given = {place: each for place, each in given.items() if not each.is_floating_point()}
-        if not given:
-            return []
-        inputs = [*given.values()]
-        rows, shown, whole = inputs[0].shape[0], None, dict[int, Sums]()
-        if len(inputs) > 1:
-            if inputs[0].ndim == 1 and not tensors_in(arguments):
-                rows = leading_of(inputs).shape[0]
-            others = {place: each for place, each in given.items() if each.shape[0] != rows}
-            whole = {place: sums_of(0, each.reshape(1, -1)) for place, each in others.items() if _is_small(each)}
-            given = {place: each for place, each in given.items() if each.shape[0] == rows}
+        if given:
             inputs = [*given.values()]
-        hashed = inputs
+            is_packed = len(given) > 1 and inputs[0].ndim == 1 and not tensors_in(arguments)
+            rows = (leading_of(inputs) if is_packed else inputs[0]).shape[0]
+            given = {place: each for place, each in given.items() if each.shape[0] == rows}
+        whole = {place: each for place, each in every.items() if place not in given and _is_small(each)}
+        alone = self._add_rows([*given.values()], arguments, keywords, results) if given else []
+        if len(alone) > 1 or whole:
+            names = names_of((torch.Tensor, PackedSequence), arguments, keywords)
+            if len(alone) > 1:
+                self.arguments.add([names[place] for place in given], alone)
+            for place, each in whole.items():
+                self.arguments.add([names[place] + WHOLE], [sums_of(0, each.reshape(1, -1))])
+        return [*given.values()]
+
+    def _add_rows(
+        self,
+        inputs: list[torch.Tensor],
+        arguments: Sequence[object],
+        keywords: Mapping[str, object],
+        results: Sequence[torch.Tensor],
+    ) -> list[Sums]:
+        """Adds the rows of the inputs of a call; returns the sums of each input."""
+        rows, shown, hashed = inputs[0].shape[0], None, inputs
         if len(inputs) > 1:
             shown, positions = padding_of(arguments, keywords)
         if shown is not None:
@@ -89,13 +103,7 @@ class Examples:
         if results and (is_data := _are_data(inputs[0], results)) is not None:
             sums, *alone = (on_host(each)[is_data] for each in (sums, *alone))
         self._sums.append(sums)
-        if len(alone) > 1 or whole:
-            names = names_of((torch.Tensor, PackedSequence), arguments, keywords)
-            if len(alone) > 1:
-                self.arguments.add([names[place] for place in given], alone)
-            for place, each in whole.items():
-                self.arguments.add([names[place] + WHOLE], [each])
-        return inputs
+        return alone
 
     def given(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> list[torch.Tensor]:
         """Returns the tensors of a call that are no results.
@@ -104,7 +112,8 @@ class Examples:
             arguments: The arguments.
             keywords: The keywords.
         """
-        return [*_chosen(arguments, keywords, self.results.alive(), self.results.carried()).values()]
+        chosen = _chosen(arguments, keywords, self.results.alive(), self.results.carried()).values()
+        return [each for each in chosen if each.ndim]
 
     def add_result(self, result: object, arguments: Sequence[object]) -> None:
         """Remembers what a module returned, in whatever mode.
@@ -142,7 +151,7 @@ def _chosen(
         if each.requires_grad:
             continue
         if type(each) is torch.Tensor and each.layout is torch.strided and not is_wrapped(each):
-            if each.ndim and not each.dtype.is_complex and not each.is_nested:
+            if not each.dtype.is_complex and not each.is_nested:
                 inputs[place] = each
         elif (inner := unwrapped(each)).ndim and _has_rows(each):
             inputs[place] = local_of(inner)
@@ -150,6 +159,35 @@ def _chosen(
         memories = {*map(memory_of, results), *carried}
         return {place: each for place, each in inputs.items() if memory_of(each) not in memories}
     return inputs
+
+
+def _images_in(arguments: Sequence[object], keywords: Mapping[str, object]) -> list[list[object]]:
+    """Returns the arguments of each image where a detector is called on a list of them: it, and its mappings of other lists.
+
+    Args:
+        arguments: The arguments of the module.
+        keywords: The keywords of the module.
+    """
+    images = arguments[0] if arguments else None
+    if not isinstance(images, list) or not all(isinstance(each, torch.Tensor) and each.ndim == 3 for each in images):
+        return []
+    lists = [each for each in (*arguments[1:], *keywords.values()) if isinstance(each, list)]
+    lists = [each for each in lists if len(each) == len(images) and all(isinstance(one, Mapping) for one in each)]
+    if not lists and not (len(images) > 1 and all(_is_coloured(each) for each in images)):
+        return []  # inputs that have a row for each example
+    rows = [[_with_row(one) for one in each] for each in (images, *lists)]
+    return [[*each] for each in zip(*rows, strict=True)]
+
+
+def _is_coloured(image: torch.Tensor) -> bool:
+    return image.shape[0] == 3 and min(image.shape[1:]) >= MANY_PIXELS
+
+
+def _with_row(value: object) -> object:
+    """Returns what is given of one image as a batch of it alone."""
+    if isinstance(value, Mapping):
+        return {name: _with_row(each) for name, each in value.items()}
+    return value[None] if isinstance(value, torch.Tensor) else value
 
 
 def _are_data(inputs: torch.Tensor, results: Sequence[torch.Tensor]) -> np.ndarray | None:
@@ -178,7 +216,7 @@ def _has_rows(tensor: torch.Tensor) -> bool:
 
 
 def _is_small(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and tensor.numel() <= _MOST_NUMBERS
+    return tensor.layout is torch.strided and tensor.numel() <= MOST_IN_WHOLE
 
 
 def memory_of(tensor: torch.Tensor) -> int:
