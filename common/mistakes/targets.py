@@ -32,9 +32,7 @@ def _other_loss(evidence: Evidence) -> Words | None:
         but = "; no target that is recorded differs"
     ours, theirs = evidence.a.whole_arguments, evidence.b.whole_arguments
     others = [called(name) for name in ours if name in theirs and ours[name] != theirs[name]]
-    more = (
-        f"what the model is given as {few(others)}, which is no part of an example and differs, " if others else ""
-    )
+    more = f"what the model is given as {few(others)}, which is no part of an example and differs, " if others else ""
     said = {"why": why, "arguments": more}
     return said | ({"but": but, "targets": ""} if are_same else {"but": "", "targets": "other targets, "})
 

@@ -127,7 +127,9 @@ class Journal:
     def add_whole(self, sums: Mapping[str, tf.Tensor]) -> None:
         """Adds arguments of a call without a row for each example, int64 [1], after its rows or those of a call before it."""
         number = self._rows_seen.read_value()[None] - 1
-        with tf.control_dependencies([op for name in sums for op in self._arguments.write(number, [sums[name]], (name,))]):
+        with tf.control_dependencies(
+            [op for name in sums for op in self._arguments.write(number, [sums[name]], (name,))]
+        ):
             self._rows_seen.assign_add(0)
 
     def add_transform(self, name: str, number: tf.Tensor) -> None:

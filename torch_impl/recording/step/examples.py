@@ -27,6 +27,7 @@ from samestep.torch_impl.recording.step.results import Results
 from samestep.torch_impl.recording.step.sparse import has_sparse_rows, values_of
 from samestep.torch_impl.recording.step.sums import sums_of, together
 
+
 class Examples:
     """The examples of a step, as hashes."""
 
