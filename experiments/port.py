@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     form = given.pop("format")
     path, target = given.pop("weights"), given.pop("to")
     named = given.pop("accept", None)
-    accepted = check_accepted(named.split(","), "It stands in --accept.") if named is not None else ()
+    accepted = check_accepted(named.split(","), "It was given with --accept.") if named is not None else ()
     config = RunConfig(**dataclasses.asdict(read_fields(PortRequest, given)))
     if config.model is None:
         raise ConfigError("samestep port needs --model FILE.py, with a torch model and a tf model in it.")

@@ -98,8 +98,8 @@ def _text(case: PortCase, verdict: PortVerdict) -> str:
         for held, *_ in only
     ]
     said = [
-        "Deviations in float64, relative to the largest element; dropout is off, and what is constant at the start, such as "
-        "a bias of zero, is moved a little.",
+        "Deviations in float64, relative to the largest element. Dropout is off, and tensors that start as constants, such as "
+        "biases of zero, were changed a little, so they count.",
         f"loss of the first batch: {a} {case.source.loss:.12g}, {b} {case.target.loss:.12g}",
         *_curve(case),
         *lacking,

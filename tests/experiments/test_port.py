@@ -242,7 +242,7 @@ def test_what_is_missing_is_said() -> None:
         main([])
     with pytest.raises(ConfigError, match="--strategy"):
         main(["--strategy", "ddp"])
-    said = r"unknown difference to accept 'epsilom'\. Did you mean 'epsilon'\? It stands in --accept\. .*double_bias, epsilon"
+    said = r"unknown difference to accept 'epsilom'\. Did you mean 'epsilon'\? It was given with --accept\. .*bias, epsilon"
     with pytest.raises(ConfigError, match=said):
         main(["--accept", "double_bias,epsilom"])
     with pytest.raises(ConfigError, match=r"It stands in accept of your samestep\.Model"):

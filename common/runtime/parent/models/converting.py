@@ -67,7 +67,7 @@ class WeightsFile:
             ConfigError: The checkpoint is no such file, or the converted file exists already.
         """
         if self.to not in _ENDS:
-            raise unknown("framework", self.to, _ENDS, "It stands in --to.")
+            raise unknown("framework", self.to, _ENDS, "It was given with --to.")
         owner, reads = self.names[0], conventions(SIDES[self.sides[0]]).read_suffixes
         if not self.path.name.endswith(reads) or not self.path.is_file():
             raise ConfigError(
