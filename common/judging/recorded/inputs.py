@@ -147,9 +147,8 @@ def _said_of_arguments(one: RunStep, other: RunStep) -> tuple[str, bool]:
         of_calls = collections.defaultdict[int, list[str]](list)
         for name in names:
             of_calls[len(ours[name])].append(name)
-        sides = [
-            [zip(*(side[name] for name in own), strict=True) for own in of_calls.values()] for side in (ours, theirs)
-        ]
+        calls = of_calls.values()
+        sides = [[zip(*(side[name] for name in own), strict=True) for own in calls] for side in (ours, theirs)]
         return sum((collections.Counter(a) - collections.Counter(b)).total() for a, b in zip(*sides, strict=True))
 
     changed = [name for name in both if apart([name])]

@@ -96,6 +96,7 @@ class Examples:
         if shown is not None:
             hashed = [without_padding(each, shown, each is positions) for each in inputs]
         out = self._memory.of(len(self._sums), rows)
+        alone: list[Sums]
         if len(hashed) == 1:
             alone = [sums := sums_of(0, hashed[0], out)]
         else:
