@@ -103,7 +103,8 @@ class Examples:
             alone = [sums_of(place, each, self.arguments.memory(rows)) for place, each in enumerate(hashed)]
             sums = functools.reduce(functools.partial(together, out=out), alone)
         if results and (is_data := _are_data(inputs[0], results)) is not None:
-            sums, alone = on_host(sums)[is_data], [on_host(each)[is_data] for each in alone]
+            sums = on_host(sums)[is_data]
+            alone = [on_host(each)[is_data] for each in alone]
         self._sums.append(sums)
         return alone
 
