@@ -75,8 +75,10 @@ def test_all_weights_are_perturbed_where_some_are_computed_before_the_model_is_t
 
 def test_weights_are_perturbed_before_a_module_with_a_call_of_its_own_uses_them(folder: Path) -> None:
     runs = [read_run(folder / name) for name in ("process", *(f"process {seed}" for seed in SEEDS))]
-    losses = {step.loss for run in runs for step in run.steps if step.number == 0}
-    assert len(losses) > 1 and all(repeats_itself(runs[0], each) for each in runs)
+    gradients = {
+        bytes(step.sums["gradient"].bits) for run in runs for step in run.steps if step.number == 0
+    }  # a loss may be rounded to the same number
+    assert len(gradients) > 1 and all(repeats_itself(runs[0], each) for each in runs)
 
 
 def test_a_rerun_may_end_before_a_network_is_first_trained(folder: Path) -> None:

@@ -57,6 +57,7 @@ class Finding:
         aside: The note on it if it is no difference.
         beside: Further notes, as clauses, if it is the first difference.
         is_of_one: Whether it concerns tensors that only one run has.
+        is_likely: Whether any difference in the phases of `shows_in` is enough, even one that may be rounding.
     """
 
     first: FirstDifference
@@ -68,6 +69,7 @@ class Finding:
     aside: str = ""
     beside: tuple[str, ...] = ()
     is_of_one: bool = False
+    is_likely: bool = False
 
 
 def with_effect(walk: Walk, found: Sequence[Finding]) -> list[Finding]:
@@ -81,10 +83,10 @@ def with_effect(walk: Walk, found: Sequence[Finding]) -> list[Finding]:
     for place, each in enumerate(found):
         later = [other for other in found[place + 1 :] if not other.is_of_one]
         effect = next((other.first.phase for other in later if other.is_certain and other.first.phase != guessed), "")
-        if not each.shows_in or effect in each.shows_in:
-            kept.append(each)
-        elif any(other.first.phase in each.shows_in for other in later):
-            kept.append(dataclasses.replace(each, is_certain=False))
+        shows = any(other.first.phase in each.shows_in for other in later)
+        is_enough = not each.shows_in or effect in each.shows_in or (each.is_likely and shows)
+        if is_enough or shows:
+            kept.append(each if is_enough else dataclasses.replace(each, is_certain=False))
     first, shorter = {each.first for each in kept}, {FURTHER_CALLS: IN_NO_LOSS} if kept else {}
     dropped = [shorter.get(each.aside, each.aside) for each in found if each.aside and each.first not in first]
     walk.asides.update(dict.fromkeys(dropped))
@@ -113,13 +115,11 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     ranks = ranks if 0 < len(ranks) < len(theirs) else ()
     of_arguments, are_others_same = _said_of_arguments(one, other)
     words = of_arguments or f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
-    is_cut_alike = a.total() == b.total() and one.of_arguments().keys() == other.of_arguments().keys()
-    aside = "" if alike and is_cut_alike and OTHER_NUMBERS not in walk.asides else OTHER_NUMBERS
+    is_likely = alike > 0 and a.total() == b.total() and one.of_arguments().keys() == other.of_arguments().keys()
+    aside = FURTHER_CALLS if a <= b or b <= a else OTHER_NUMBERS
     if a.keys() == b.keys():
         words = f"A calls its model on {len(a)} examples {a.total()} times, and B on the same {b.total()} times"
         ranks, aside = (), IDLE_CALLS
-    elif a <= b or b <= a:
-        aside = FURTHER_CALLS
     if a.total() == b.total() and min(one.number, walk.yardstick.last) in walk.yardstick.computed:
         aside = COMPUTED_EXAMPLES
     shows_in = ("loss",) if aside == FURTHER_CALLS and _has_loss_of_same(one, other) else COMPUTED
@@ -128,7 +128,7 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     beside = (ALL_ARGUMENTS,) if not alike and not one.number and not of_arguments else ()
     beside = (OTHER_MASK,) if not are_others_same and _has_other_mask(one, other) else beside
     beside = (COMPUTED_EXAMPLES,) if aside == COMPUTED_EXAMPLES else beside
-    return Finding(first, shows_in=shows_in if is_seen else (), aside=aside, beside=beside)
+    return Finding(first, shows_in=shows_in if is_seen else (), aside=aside, beside=beside, is_likely=is_likely)
 
 
 def _said_of_arguments(one: RunStep, other: RunStep) -> tuple[str, bool]:

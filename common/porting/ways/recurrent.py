@@ -41,6 +41,7 @@ def recurrent(x: np.ndarray, params: Weights, layer: Aligned) -> Iterator[Candid
         return
     count = _count(levels)
     letters, mask, usual = _LETTERS.get(count, ""), _mask(layer, x), _usual(count)
+    start = _start(layer, x, levels)
     others = {
         "biases": ("the first", "none"),
         "order": tuple(itertools.permutations(range(count)))[1:],
@@ -50,13 +51,15 @@ def recurrent(x: np.ndarray, params: Weights, layer: Aligned) -> Iterator[Candid
         "direction": tuple(_DIRECTIONS)[1:],
         "merge": tuple(MERGES)[1:] if len(levels[0]) > 1 else (),
         "masked": (True,) if mask is not None else (),
+        "started": (True,) if start else (),
     }
     changed = [usual, *({**usual, name: value} for name, values in others.items() for value in values)]
     changed += [{**each, "order": order} for order in others["order"] for each in changed[1:3]]
     for settings in changed if letters else ():
         names = ", ".join(name for _, name in sorted(zip(settings["order"], letters, strict=True)))  # type: ignore[call-overload]
         said = {"gates": names, **{name: value for name, value in settings.items() if name != "order"}}
-        yield said, lambda s=settings: _run(x, levels, s, mask if s["masked"] else None, layer.output[1].ndim == 2)[0]
+        given = {"mask": mask if settings["masked"] else None, "start": start if settings["started"] else ()}
+        yield said, lambda s=settings, given=given: _run(x, levels, s, layer.output[1].ndim == 2, **given)[0]
 
 
 def ends(layer: Aligned, side: int, examples: int) -> Iterator[tuple[str, np.ndarray]]:
@@ -73,7 +76,7 @@ def ends(layer: Aligned, side: int, examples: int) -> Iterator[tuple[str, np.nda
     if not levels or layer.inputs is None or _count(levels) not in _LETTERS:
         return
     x, seen = layer.inputs[side][:examples], layer.output[side][:examples]
-    made, held = _run(x, levels, _usual(_count(levels)), None, seen.ndim == 2)
+    made, held = _run(x, levels, _usual(_count(levels)), seen.ndim == 2)
     if not apart(made, seen) <= SAME:
         return
     for (level, way), both in held.items():
@@ -92,12 +95,25 @@ def _count(levels: Sequence[Sequence[Weights]]) -> int:
 def _usual(count: int) -> dict[str, object]:
     """Returns the settings of the usual way to compute a layer of so many gates."""
     cell = {"order": tuple(range(count)), "biases": "both", "reset": "after", "gate": "sigmoid", "state": "tanh"}
-    return {**cell, "direction": next(iter(_DIRECTIONS)), "masked": False, "merge": "side by side"}
+    return {**cell, "direction": next(iter(_DIRECTIONS)), "masked": False, "started": False, "merge": "side by side"}
 
 
 def _mask(layer: Aligned, x: np.ndarray) -> np.ndarray | None:
     given = [each for call in (layer.source, layer.target) for each in call.inputs if each.dtype == bool]
     return next((each[: len(x)] for each in given if each[: len(x)].shape == x.shape[:2]), None)
+
+
+def _start(layer: Aligned, x: np.ndarray, levels: Sequence[Sequence[Weights]]) -> Sequence[np.ndarray]:
+    """Returns the state, and the memory if there is one, that either side gives a layer of one level and direction."""
+    if len(levels) > 1 or len(levels[0]) > 1:
+        return ()
+    shape = (len(x), len(levels[0][0]["recurrent"]))
+    for call in (layer.source, layer.target):
+        given = [each[0] if each.ndim == 3 and len(each) == 1 else each for each in call.inputs[1:]]
+        found = [each[: len(x)] for each in given if each[: len(x)].shape == shape]
+        if len(found) == (2 if _count(levels) == _LSTM else 1):
+            return found
+    return ()
 
 
 def _levels(params: Weights) -> list[list[Weights]]:
@@ -117,14 +133,15 @@ def _run(
     x: np.ndarray,
     levels: Sequence[Sequence[Weights]],
     how: Mapping[str, object],
-    mask: np.ndarray | None,
     is_last: bool,
+    mask: np.ndarray | None = None,
+    start: Sequence[np.ndarray] = (),
 ) -> tuple[np.ndarray, _Held]:
     held: _Held = {}
     for number, cells in enumerate(levels, 1):
         first, *second = cells
         is_backward, is_turned = _DIRECTIONS[str(how["direction"])]
-        made, held[number, 0] = _direction(x, first, how, mask, is_backward)
+        made, held[number, 0] = _direction(x, first, how, mask, is_backward, start)
         if is_turned:
             made = made[:, ::-1]
         if second:
@@ -139,12 +156,18 @@ def _run(
 
 
 def _direction(
-    x: np.ndarray, cell: Weights, how: Mapping[str, object], mask: np.ndarray | None, is_backward: bool
+    x: np.ndarray,
+    cell: Weights,
+    how: Mapping[str, object],
+    mask: np.ndarray | None,
+    is_backward: bool,
+    start: Sequence[np.ndarray] = (),
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     if is_backward:
         x, mask = x[:, ::-1], mask if mask is None else mask[:, ::-1]
     step = _step(cell, how)
-    h = memory = np.zeros((len(x), cell["recurrent"].shape[0]))
+    zeros = np.zeros((len(x), cell["recurrent"].shape[0]))
+    h, memory = (*start, zeros, zeros)[:2]
     outputs = []
     for t in range(x.shape[1]):
         new, later = step(x[:, t], h, memory)

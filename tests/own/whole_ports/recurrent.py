@@ -221,3 +221,44 @@ defect(
     ("rnn", "gru"),
     "torch's reset gate comes after the product with the state, TensorFlow's before it",
 )
+
+
+def continued_torch():
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.out = nn.Embedding(31, 8), nn.Linear(8, 31)
+            self.first, self.rnn = (nn.GRU(8, 8, batch_first=True) for _ in range(2))
+
+        def forward(self, ids):
+            table = self.table(ids)
+            _, state = self.first(table)
+            return self.out(self.rnn(torch.flip(table, (1,)), state)[0])
+
+    return Net()
+
+
+def continued_keras(continued=True):
+    import keras
+    from keras import layers
+
+    ids = keras.Input((6,), dtype="int64")
+    table = layers.Embedding(31, 8)(ids)
+    _, state = layers.GRU(8, return_state=True)(table)
+    rnn = layers.GRU(8, return_sequences=True)
+    turned = keras.ops.flip(table, 1)
+    return keras.Model(ids, layers.Dense(31)(rnn(turned, initial_state=state) if continued else rnn(turned)))
+
+
+model("continued", "tokens", continued_torch, continued_keras)
+defect(
+    "start",
+    "tokens",
+    continued_torch,
+    part(continued_keras, False),
+    ("rnn", "gru_1"),
+    "torch starts from a state that it is given, TensorFlow from zeros",
+)
