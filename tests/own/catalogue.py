@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 TORCH_ROWS = ("ddp", "zero1+accumulation_steps=2", "fsdp")
-MIXED = "all of it the mixing of a batch's examples in "
+MIXED = "the mixing of a batch's examples in "
 
 
 @dataclasses.dataclass(frozen=True)
