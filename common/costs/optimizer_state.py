@@ -9,36 +9,37 @@ from collections.abc import Iterable, Iterator, Sequence
 from samestep.common.ledger import MOST_SENDS, Send
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
-from samestep.common.workload.models.parameters import num_trained, trained
+from samestep.common.workload.models.parameters import num_trained, trained, updated
 from samestep.common.workload.models.spec import ModelSpec, Param
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 
-def optimizer_bytes(run: Run, elements: int) -> int:
+def optimizer_bytes(run: Run, elements: int, num_moved: int | None = None) -> int:
     """Returns the bytes of optimizer state for some elements: slots, and master weights if the weights have two bytes.
 
     Args:
         run: What is trained.
         elements: The number of elements; they have their share of the state of all parameters that are trained.
+        num_moved: How many of them an update does not skip, if that is known.
 
     References:
         Rajbhandari et al., arXiv 1910.02054, section 3.1 (K = 12 for Adam).
     """
-    kept, learning = _kept(run.workload.model, run.optimizer)
+    kept, num_learning, num_updated = _kept(run.workload.model, run.optimizer)
+    some, every = (elements, num_learning) if num_moved is None else (num_moved, num_updated)
     masters = elements if run.weights is not None else 0
-    return (elements * kept // max(1, learning) + masters) * DTYPES[run.dtype]
+    return (some * kept // max(1, every) + masters) * DTYPES[run.dtype]
 
 
 @functools.lru_cache(maxsize=8)
-def _kept(model: ModelSpec, optimizer: OptimizerSpec) -> tuple[int, int]:
-    """Returns the numbers that an optimizer keeps for a whole model, and those of the parameters that it trains."""
+def _kept(model: ModelSpec, optimizer: OptimizerSpec) -> tuple[int, int, int]:
+    """Returns the numbers that an optimizer keeps for a whole model, those of what it trains, and of what updates do not skip."""
     learning = trained(model.params()).values()
-    return _num_kept(learning, optimizer), num_trained(learning)
+    return _num_kept(learning, optimizer), num_trained(learning), num_trained(updated(learning))
 
 
 def _num_kept(learning: Iterable[Param], optimizer: OptimizerSpec) -> int:
-    updated = (param for param in learning if not param.skipped)
-    return sum(math.prod(shape) for param in updated for shape in optimizer.state(param).values())
+    return sum(math.prod(shape) for param in updated(learning) for shape in optimizer.state(param).values())
 
 
 def state_bytes(run: Run, params: Iterable[Param]) -> int:

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from samestep.common.axes.used import dividing
+from samestep.common.costs.optimizer_state import optimizer_bytes
 from samestep.common.costs.sizes import holder
 from samestep.common.ledger import Footprint, Send
 from samestep.common.mesh import AXES, Mesh
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import sums_gradients
+from samestep.common.workload.models.parameters import updated, with_gradients
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
 
 
@@ -46,13 +48,16 @@ def sharded_holders(run: Run, held: Iterable[Param], trained: Iterable[Param]) -
     """
     mesh, start, found = run.mesh, 0, list[Footprint]()
     within = math.prod(mesh.axis(name) for name, axis in AXES.items() if axis.order > AXES["shard"].order)
-    every, learning = list(held), list(trained)
-    whole = shard_elements(every, mesh.shard)
-    both = whole, whole if len(learning) == len(every) else shard_elements(learning, mesh.shard)
-    ends = [list(itertools.accumulate(count for _, count in runs)) for runs in both]
-    for end in sorted({*ends[0], *ends[1]}):
-        elements, of_trained = (runs[bisect.bisect(of, start)][0] for runs, of in zip(both, ends, strict=True))
-        found.append(holder(run, elements, count=(end - start) * within, trained=of_trained))
+    learning = list(trained)
+    nested = [list(held), learning, updated(learning), with_gradients(learning)]
+    cuts = {len(each): shard_elements(each, mesh.shard) for each in {len(each): each for each in nested}.values()}
+    ends = {size: list(itertools.accumulate(count for _, count in runs)) for size, runs in cuts.items()}
+    for end in sorted({end for each in ends.values() for end in each}):
+        elements, of_trained, moved, gradients = (
+            cuts[size][bisect.bisect(ends[size], start)][0] for size in map(len, nested)
+        )
+        state, count = optimizer_bytes(run, of_trained, moved), (end - start) * within
+        found.append(holder(run, elements, "each", count, of_trained, state, gradients))
         start = end
     times = mesh.size // (mesh.parts("layers") * mesh.shard * within)
     return found * times if len(found) > 1 else [dataclasses.replace(found[0], count=found[0].count * times)]

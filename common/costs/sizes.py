@@ -15,7 +15,7 @@ from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
-from samestep.common.workload.models.parameters import num_trained, trained
+from samestep.common.workload.models.parameters import num_trained, trained, with_gradients
 from samestep.common.workload.models.spec import ArraySpec, ModelSpec, Param
 
 ID_BYTES = 8
@@ -57,6 +57,7 @@ def holder(
     count: int = 1,
     trained: int | None = None,
     optimizer_state: int | None = None,
+    num_gradients: int | None = None,
 ) -> Footprint:
     """Returns the footprint of devices that hold parameters with their gradients and optimizer state.
 
@@ -67,13 +68,16 @@ def holder(
         count: The number of devices.
         trained: How many of the elements are not frozen; by default all.
         optimizer_state: The bytes of optimizer state; by default the share of these elements in the state of all parameters.
+        num_gradients: How many of the elements have a gradient; by default the same share as of all parameters.
     """
     held, learning = elements * run.item_bytes, elements if trained is None else trained
+    if num_gradients is None:
+        num_gradients = round(learning * _reached(run.workload.model))
     return Footprint(
         device=device,
         params_bytes=held,
         params_peak_bytes=held,
-        gradients_bytes=round(learning * _reached(run.workload.model)) * run.item_bytes,
+        gradients_bytes=num_gradients * run.item_bytes,
         optimizer_bytes=optimizer_bytes(run, learning) if optimizer_state is None else optimizer_state,
         count=count,
     )
@@ -83,8 +87,7 @@ def holder(
 def _reached(model: ModelSpec) -> float:
     """Returns how much of what is trained has a gradient: all but what nothing reads in any step."""
     learning = trained(model.params()).values()
-    unused = sum(param.size for param in learning if param.skipped or not param.has_gradient)
-    return 1 - unused / (num_trained(learning) or 1)
+    return num_trained(with_gradients(learning)) / num_trained(learning) if learning else 1.0
 
 
 def holder_of(run: Run, params: Iterable[Param], device: str = "each", count: int = 1) -> Footprint:

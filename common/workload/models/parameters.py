@@ -93,6 +93,16 @@ def trained(params: Mapping[str, Param]) -> dict[str, Param]:
     return {name: param for name, param in params.items() if not param.frozen}
 
 
+def updated(learning: Iterable[Param]) -> list[Param]:
+    """Leaves out the parameters that every update skips."""
+    return [param for param in learning if not param.skipped]
+
+
+def with_gradients(learning: Iterable[Param]) -> list[Param]:
+    """Leaves out the parameters for which no step computes a gradient."""
+    return [param for param in updated(learning) if param.has_gradient]
+
+
 def num_trained(params: Iterable[Param]) -> int:
     """Returns the number of elements of the parameters that are not frozen."""
     return sum(param.size for param in params if not param.frozen)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from samestep.common.costs.deepspeed import _gradient_elements
-from samestep.common.costs.shards import shard_elements
+from samestep.common.costs.shards import shard_elements, sharded_holders
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.workload.models.spec import Param, Segment
@@ -35,6 +35,21 @@ def test_shards_in_a_row_are_those_that_torch_makes(shards: int) -> None:
             elements += len(range(rows)[shard * each : (shard + 1) * each]) * math.prod(param.shape) // rows
         one_by_one.append(elements)
     assert [n for n, count in shard_elements(held, shards) for _ in range(count)] == one_by_one
+
+
+def test_a_shard_has_gradients_and_state_of_what_it_holds() -> None:
+    """Of three columns the first of two ranks has two, of four it has two: no share of the whole says so."""
+    run = parse(RunConfig(framework="torch", strategy="fsdp", optimizer="adamw", devices=2))
+    used, unread, fixed = (
+        Param((6, 3), "kernel"),
+        Param((6, 4), "kernel", skipped=True),
+        Param((3,), "bias", frozen=True),
+    )
+    still = Param((5,), "scale", unreached=True)
+    first, second = sharded_holders(run, [used, unread, fixed, still], [used, unread, still])
+    assert [each.params_bytes for each in (first, second)] == [4 * (12 + 12 + 2 + 3), 4 * (6 + 12 + 1 + 2)]
+    assert [each.gradients_bytes for each in (first, second)] == [4 * 12, 4 * 6]
+    assert [each.optimizer_bytes for each in (first, second)] == [8 * (12 + 3), 8 * (6 + 2)]
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3, 5, 8, 31, 200])
