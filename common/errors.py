@@ -149,10 +149,11 @@ def _nearest(value: str, choices: Sequence[str]) -> Sequence[str]:
 
 
 def _is_near(word: str, choice: str) -> bool:
-    """Returns whether a word may have meant a choice: one begins with the other, or slips are fewer than half the letters."""
+    """Returns whether a word may have meant a choice: one begins with the other, or few slips lead to it."""
     slips = _slips(word, choice)
     is_beginning = min(len(word), len(choice)) > 2 and (word.startswith(choice) or choice.startswith(word))
-    return is_beginning or slips <= 1 or 2 * slips < max(len(word), len(choice))
+    most = max(len(word), len(choice)) + 2 * (word[:1] == choice[:1])
+    return is_beginning or slips <= 1 or 2 * slips < most
 
 
 def _slips(word: str, choice: str) -> float:

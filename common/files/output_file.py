@@ -22,8 +22,8 @@ def check_output(path: Path, flag: str = "-o") -> None:
         ConfigError: It cannot be written.
     """
     with _told(path, flag), contextlib.suppress(_Enough):
-        if not _stays(path):
-            with replacing(path, is_users=True):
+        if not _stays(path) or not path.exists():  # the latter: a link to a file that is not there yet
+            with replacing(path.resolve(), is_users=True):
                 raise _Enough
         if not stat.S_ISFIFO(path.stat().st_mode):  # to its reader, closing it would be the end of the file
             with os.fdopen(_open_as_it_is(path), "wb", buffering=0) as file:

@@ -100,7 +100,7 @@ def test_a_resumed_run_whose_data_start_over_has_lost_its_place_and_the_whole_on
     half = second_half(whole, LOST - 1)
     first, *rest = half.run.steps
     given = {step.number - LOST: step.rows for step in other.run.steps}
-    steps = [first, *(dataclasses.replace(step, rows=given[step.number]) for step in rest)]
+    steps = [first, *(dataclasses.replace(step, rows=given[step.number], loss=1.5 * step.loss) for step in rest)]
     half = dataclasses.replace(half, run=dataclasses.replace(half.run, steps=steps))
     verdict = diff(*((half, whole) if is_a else (whole, half)), 20).verdict
     assert [cause.name for cause in verdict.causes] == ["position_lost"], verdict.headline

@@ -194,7 +194,7 @@ def recurrent(gates: int, ways: int, is_last: bool) -> Aligned:
         for name in ("", "_reverse")[:ways]
         for role, shape in shapes.items()
     }
-    whole, _ = _run(X, _levels(cells), _usual(gates), None, is_last)
+    whole, _ = _run(X, _levels(cells), _usual(gates), is_last)
     return Aligned(
         called("rnn", whole), called("rnn", whole), "recurrent", (X, X), (whole, whole), params=(cells, cells)
     )
