@@ -15,9 +15,17 @@ from samestep.torch_impl.techniques.clip_norm import transform
 from samestep.torch_impl.techniques.compile import compile_model
 from samestep.torch_impl.techniques.compress import hook_exchange
 from samestep.torch_impl.techniques.fixed_order import all_reduce, order_passes, order_ranks
-from samestep.torch_impl.techniques.kept_dtypes import can_keep, keep_dtypes, see_kept
 from samestep.torch_impl.techniques.local_steps import take_apart
-from samestep.torch_impl.techniques.precision import gathering, in_full, mix_precision, narrowly, scaler_of
+from samestep.torch_impl.techniques.precision import (
+    can_keep,
+    gathering,
+    in_full,
+    keep_dtypes,
+    mix_precision,
+    narrowly,
+    scaler_of,
+    see_kept,
+)
 from samestep.torch_impl.techniques.recompute import recompute as restructure
 
 __all__ = [
