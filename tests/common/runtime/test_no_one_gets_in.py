@@ -1,6 +1,7 @@
 """While a run trains, nobody outside reaches its ports. Where that cannot be had, torch stays on the loopback and
 TensorFlow's open ports are named. What is written and sent is its user's alone, and nothing in it is unpickled."""
 
+import contextlib
 import dataclasses
 import io
 import os
@@ -37,7 +38,10 @@ class SeenEnough(Exception):
 
 def listening(pid: int) -> set[tuple[str, int]]:
     """The addresses and ports that a process listens on, in its own network."""
-    own = {os.readlink(descriptor) for descriptor in Path(f"/proc/{pid}/fd").iterdir()}
+    own = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            own.add(os.readlink(descriptor))
     lines = [
         line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()
     ]

@@ -15,7 +15,7 @@ from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import open_run, read_error, write_error
 from samestep.common.runtime.fork_protocol import Reply
 from samestep.common.runtime.parent.processes.crash_report import ending, last_lines
-from samestep.common.runtime.parent.processes.following import Heartbeats
+from samestep.common.runtime.parent.processes.following import Heartbeats, StepTail
 from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
 from samestep.common.runtime.parent.processes.watch import ProcessWatch
 from samestep.common.runtime.process_file import DONE, ProcessFile, read_measured
@@ -310,3 +310,14 @@ def test_a_kill_for_want_of_memory(
     for name, text in after.items():
         (tmp_path / name).write_text(text)
     assert kills.explain(4711) == said
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, ValueError])
+def test_an_error_of_the_progress_function_is_no_damage_of_the_log(tmp_path: Path, error: type[Exception]) -> None:
+    def fail(step: int, losses: list[float], seconds: float) -> None:
+        raise error
+
+    tail = StepTail(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "losses": [0.5], "seconds": 0.1}\n')
+    with pytest.raises(error):
+        tail.show(fail, 1)

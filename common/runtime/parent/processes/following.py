@@ -42,7 +42,7 @@ class StepTail:
         Raises:
             WorkerFailed: The log was removed or damaged.
         """
-        path = self._directory / METRICS
+        path, added = self._directory / METRICS, []
         try:
             if not path.exists():
                 if self._read and self._directory.exists():  # else it is not there yet, or all of the run is gone
@@ -53,10 +53,12 @@ class StepTail:
                 while (line := file.readline(METRICS_BYTES)).endswith(b"\n"):
                     self._read = file.tell()
                     values = parse_json(line)
-                    if progress is not None:
-                        progress(values["step"], values["losses"], values["seconds"])  # pyrefly: ignore
+                    added.append((values["step"], values["losses"], values["seconds"]))  # pyrefly: ignore
         except (Unreadable, ValueError, KeyError, TypeError):
             raise WorkerFailed(f"{path} is damaged; the run was at step {step}") from None
+        if progress is not None:
+            for window in added:  # here: errors of this function are no damage of the log
+                progress(*window)
 
 
 class AwakeClock:
