@@ -23,7 +23,7 @@ def build_switched(run: Run, device: torch.device, context: StepContext, cut: Ca
     """Builds the workload's model in the run's dtype, with the layers off that the run switches off; it may hold no numbers yet.
 
     Args:
-        run: What is trained.
+        run: The run.
         device: The device to build it on, if that must be before its tensors are known.
         context: What its layers read of the present micro-batch.
         cut: Takes the part of the model, changed in place, that this process holds.
@@ -48,7 +48,7 @@ def build_fresh_model(
     """Builds the workload's model with its initial weights, in the run's dtype.
 
     Args:
-        run: What is trained.
+        run: The run.
         device: The device to build it on.
         context: What its layers read of the present micro-batch.
         distribute: Shards the model in place while it takes no memory yet, so that no process ever holds all of it.

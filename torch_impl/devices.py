@@ -33,7 +33,7 @@ def use_device(run: Run, may_share: bool = False) -> torch.device:
     """Chooses the device of this process: a GPU if its machine has one for each rank, else the CPU. Sets the threads.
 
     Args:
-        run: What is trained.
+        run: The run.
         may_share: With fewer GPUs than ranks, ranks share them: gloo all-reduces and broadcasts a GPU's tensors, but
             has no other exchange of them (torch 2.13).
     """

@@ -174,7 +174,7 @@ def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Mo
     """Builds the local state of a process that has the optimizer state of the parameters that it holds.
 
     Args:
-        run: What is trained.
+        run: The run.
         optimizer: The optimizer of the models' parameters.
         *models: Not wrapped.
     """

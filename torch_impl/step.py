@@ -30,7 +30,7 @@ def mean_loss(run: Run, context: StepContext) -> Loss:
     It multiplies by the factor that `target_share` returns, so all programs round alike.
 
     Args:
-        run: What is trained.
+        run: The run.
         context: The context of the process that computes the loss.
     """
     summed = summed_loss(run.workload.model)
@@ -44,7 +44,7 @@ def target_share(run: Run, context: StepContext, device: torch.device) -> Callab
     """Makes the function that returns the factor from a summed loss to its share of the loss of the present GLOBAL batch.
 
     Args:
-        run: What is trained.
+        run: The run.
         context: The context of this process.
         device: The device of the losses.
     """
@@ -59,7 +59,7 @@ def accumulation(run: Run, context: StepContext, part: BatchPart, device: torch.
     """Makes the function that takes every micro-batch of a part of each batch forward and backward; the gradients add up.
 
     Args:
-        run: What is trained.
+        run: The run.
         context: That the model was built with.
         part: Which part of every global batch.
         device: The device of the model; the CPU, unless given.

@@ -1,8 +1,8 @@
-"""The axis `context`: every device has the whole model, and of each example some of the positions.
+"""The axis `context`: every device has the whole model, and some of the positions of each example.
 
-All layers but attention treat positions one by one. Attention exchanges positions for heads (DeepSpeed-Ulysses): each rank
+All layers except attention treat each position separately. Attention exchanges positions for heads (DeepSpeed-Ulysses): each rank
 sends its positions of all heads, gets all positions of its own heads, computes attention as one device does, and sends the
-outputs back. The order of summation is that of one device. Alternatively, keys and values come to the queries
+outputs back. So sums are taken in the same order as on one device. Alternatively, keys and values are sent to the queries
 (`key_exchange.py`).
 
 Shape suffixes: B batch, T tokens, t tokens of a rank, H heads, h heads of a rank, K width of a head, N ranks.
@@ -34,22 +34,22 @@ Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class HeadExchange:
-    """Attention on all positions of some heads, when the inputs are divided by positions."""
+    """Attention for inputs split by positions; each rank computes all positions of some heads."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
-        """Keeps the ranks that have the parts."""
+        """Stores the group of ranks that hold the other positions."""
         self._group, self._ranks = group, group.size()
 
     def __call__(self, q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, v_BHtK: torch.Tensor) -> torch.Tensor:
-        """Mixes values: [B, H, t, K] each -> [B, H, t, K].
+        """Returns the mixed values of this rank's positions, [B, H, t, K].
 
         Args:
-            q_BHtK: Queries.
-            k_BHtK: Keys.
-            v_BHtK: Values.
+            q_BHtK: Queries of this rank's positions.
+            k_BHtK: Their keys.
+            v_BHtK: Their values.
         """
         count = self._ranks
-        # Queries, keys and values go together; what goes to one rank is contiguous.
+        # Queries, keys and values are sent together; the part for each rank is contiguous.
         parts = torch.stack((q_BHtK, k_BHtK, v_BHtK)).unflatten(2, (count, -1))
         sent_N3BhtK = parts.movedim(2, 0)
         received_N3BhtK = self._exchange(sent_N3BhtK)
@@ -60,16 +60,16 @@ class HeadExchange:
         return received_NBthK.movedim(0, 2).flatten(2, 3).transpose(1, 2)
 
     def _exchange(self, parts: torch.Tensor) -> torch.Tensor:
-        """[N, ...], one part for each rank -> [N, ...], one from each rank."""
+        """Sends one part to each rank and returns one part from each rank, [N, ...] -> [N, ...]."""
         return all_to_all_single_autograd(parts.contiguous(), None, None, self._group).view(parts.shape)
 
 
 def place_positions(model: nn.Module, part: Chunk) -> None:
-    """Sets which positions of the examples a model is given.
+    """Tells a model which positions of the examples it is given.
 
     Args:
         model: The model, or a stage of it.
-        part: Which part of them it is given.
+        part: Which part of the positions it is given.
     """
     for module in model.modules():
         if isinstance(module, Embedding | Attention):
@@ -81,10 +81,10 @@ def place_positions(model: nn.Module, part: Chunk) -> None:
 def attend_parts(
     attend: Attend, whole: int, q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, v_BHtK: torch.Tensor
 ) -> torch.Tensor:
-    """Mixes values: [B, H, t, K] each -> [B, H, t, K]; whole examples, as in evaluation, lie in no parts.
+    """Returns mixed values, [B, H, t, K]; whole examples, as in evaluation, need no exchange.
 
     Args:
-        attend: Computes attention when positions are divided.
+        attend: Computes attention when positions are split.
         whole: The number of positions of an example.
         q_BHtK: Queries.
         k_BHtK: Keys.
@@ -94,11 +94,11 @@ def attend_parts(
 
 
 def exchange_positions(run: Run[ContextOptions], model: nn.Module, mesh: DeviceMesh) -> None:
-    """Makes a model, or a stage of it, take some of the positions, and every attention exchange what the run asks for, in place.
+    """Makes a model or a stage take some of the positions, and every attention exchange what the run asks for, in place.
 
     Args:
-        run: What is trained; without several ranks along `context` nothing changes.
-        model: The model, or the part of it that other axes left to this rank.
+        run: The run; with one rank along `context`, nothing changes.
+        model: The model, or the part that other axes left to this rank.
         mesh: All ranks.
     """
     if run.mesh.axis("context") == 1:

@@ -1,4 +1,4 @@
-"""The ranks along the axes of a mesh."""
+"""The arrangement of the ranks along the axes of a mesh."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -11,14 +11,14 @@ from samestep.common.strategy import Run
 from samestep.torch_impl import upstream
 
 Exchange = Callable[[bool], contextlib.AbstractContextManager[object]]
-"""Whether it is the last micro-batch -> the context of its forward and backward pass."""
+"""Given whether a micro-batch is the last of its step, returns the context of its forward and backward pass."""
 
 
 def device_mesh(run: Run, device: torch.device) -> DeviceMesh:
-    """Arranges the ranks along the first axis of the strategy, and along every other one that has several.
+    """Arranges the ranks along the first axis of the strategy, and along every other axis that has several ranks.
 
     Args:
-        run: What is trained; its mesh has the sizes of the axes.
+        run: The run, whose mesh has the sizes of the axes.
         device: The device of this process.
     """
     first, *others = run.strategy.axes
@@ -27,17 +27,17 @@ def device_mesh(run: Run, device: torch.device) -> DeviceMesh:
 
 
 def along(mesh: DeviceMesh, axes: Sequence[str]) -> DeviceMesh:
-    """Returns the ranks along one axis, or along several as if they were one.
+    """Returns the ranks along one axis, or along several axes treated as one.
 
     Args:
         mesh: All ranks.
-        axes: At least one of its axes, in its order.
+        axes: At least one axis of the mesh, in the order of the mesh.
     """
     return mesh[axes[0]] if len(axes) == 1 else upstream.flattened(mesh[tuple(axes)], ",".join(axes))
 
 
 def nested(*exchanges: Exchange) -> Callable[[bool], contextlib.AbstractContextManager[None]]:
-    """Makes one context of the contexts that several axes put around a micro-batch's passes, the first outermost."""
+    """Nests the contexts that several axes put around the passes of a micro-batch; the first is outermost."""
 
     @contextlib.contextmanager
     def exchange(last: bool) -> Iterator[None]:

@@ -1,11 +1,11 @@
-"""The axis `expert`: every device has some of the experts of each block, and takes other examples.
+"""The axis `expert`: every device has some of the experts of each block, and takes different examples.
 
 Each token is sent to the devices that have its experts, and their outputs are sent back: an all-to-all whose parts are as
 unequal as the router makes them, so no token is dropped. A rank computes its experts on the tokens of all ranks, in the order
-of the examples, as one device does.
+of the examples, like a single device.
 
-Shape suffixes: S slots of a rank, a token and an expert that it takes; R slots of all ranks for experts of this one; D width,
-E experts, e experts of a rank, N ranks.
+Shape suffixes: S slots of a rank (a slot is a token and an expert that it is sent to); R slots of all ranks for the experts of
+this rank; D width, E experts, e experts of a rank, N ranks.
 
 References:
     Lepikhin et al., arXiv 2006.16668 (GShard); Gale et al., arXiv 2211.15841 (dropless).
@@ -28,29 +28,29 @@ from samestep.torch_impl.observing.recorder import SendRecorder
 from samestep.torch_impl.sharded import cut
 
 Compute = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""(Tokens in the order of their experts [S, D], the number of tokens of each expert [E]) -> the experts' outputs [S, D]."""
+"""Given tokens in the order of their experts [S, D] and the number of tokens of each expert [E], returns outputs [S, D]."""
 
 
 class TokenExchange:
-    """Calls experts that are divided among several ranks as if all were on this one."""
+    """Calls experts that are split over several ranks as if all were on this rank."""
 
     def __init__(self, compute: Compute, group: dist.ProcessGroup, recorder: SendRecorder, block: int) -> None:
-        """Begins with nothing sent.
+        """Stores what is needed to call the experts of other ranks.
 
         Args:
-            compute: Has the experts of this rank compute.
-            group: The ranks that have the others.
+            compute: Computes the experts of this rank.
+            group: The ranks that share the experts of a block.
             recorder: Counts the tokens of an observed step.
-            block: The number of the block, under which it counts them.
+            block: The number of the block, under which tokens are counted.
         """
         self._compute, self._group, self._recorder, self._block = compute, group, recorder, block
 
     def __call__(self, x_SD: torch.Tensor, counts_E: torch.Tensor) -> torch.Tensor:
-        """Has experts compute, each where it is: [S, D] -> [S, D].
+        """Sends tokens to the ranks of their experts and returns the outputs of the experts, [S, D].
 
         Args:
-            x_SD: What the first expert takes, then what the second one takes, and so on.
-            counts_E: How much each one takes.
+            x_SD: The tokens of the first expert, then those of the second, and so on.
+            counts_E: The number of tokens of each expert.
         """
         ranks = self._group.size()
         received_Ne = all_to_all_single(counts_E, None, None, self._group).unflatten(0, (ranks, -1))
@@ -64,16 +64,16 @@ class TokenExchange:
         return self._exchange(out_RD.index_select(0, order_R.argsort()), from_ranks, to_ranks)
 
     def _exchange(self, rows: torch.Tensor, to_ranks: Sequence[int], from_ranks: Sequence[int]) -> torch.Tensor:
-        """Sends each rank its rows, those of the first one first, and returns those that this one is sent."""
+        """Sends each rank its rows, which are ordered by rank, and returns the rows that this rank is sent."""
         return all_to_all_single_autograd(rows, list(from_ranks), list(to_ranks), self._group)
 
 
 def exchange_tokens(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
-    """Leaves each rank some of the experts of a model, or of a stage of it, and sends tokens to their experts' ranks, in place.
+    """Leaves each rank some of the experts of a model or a stage, and sends tokens to the ranks of their experts, in place.
 
     Args:
-        run: What is trained; without several ranks along `expert` nothing changes.
-        model: The model, or the part of it that other axes left, the same on every rank.
+        run: The run; with one rank along `expert`, nothing changes.
+        model: The model, or the part that other axes left, which is the same on every rank.
         mesh: All ranks.
     """
     if run.mesh.axis("expert") == 1:
@@ -88,10 +88,10 @@ def exchange_tokens(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
 
 
 def divided(parameters: Sequence[nn.Parameter], count: int) -> Exchange:
-    """Divides gradients at the end of a step, because the gradients of experts are averaged over fewer ranks, or only summed.
+    """Returns the context that divides the gradients of experts at the end of a step, as they were averaged over too few ranks.
 
     Args:
-        parameters: Those of experts.
+        parameters: The parameters of experts.
         count: The divisor.
     """
 

@@ -1,13 +1,13 @@
-"""Attention of the positions of a rank to those of all ranks, which have the other keys and values: rank by rank.
+"""Attention of the positions of a rank to those of all ranks, computed one rank's keys and values at a time.
 
-Each block of keys and values, one rank's, gives partial outputs and the log-sum-exp of its scores. Two partial outputs are
-merged by their log-sum-exps, so a rank holds the scores of one block at a time, and saves for the backward pass what one device
-saves for as many positions: its own queries, keys, values and outputs, and one logarithm for each output. The backward pass
-gets the blocks once more.
+The keys and values of one rank are a block. Each block gives partial outputs and the log-sum-exp of its scores. Two partial
+outputs are merged by their log-sum-exps, so a rank holds the scores of only one block at a time. For the backward pass it saves
+what one device saves for as many positions: its own queries, keys, values and outputs, and one logarithm for each output. The
+backward pass receives the blocks once more.
 
 The positions of rank r of N are the pieces r and 2N - 1 - r of 2N, in this order. Both pieces attend to the early piece of a
-lower rank, and neither to its late piece; the late piece attends to both pieces of a higher rank, and the early piece to
-neither. So each block of another rank needs half of the scores, and all ranks compute equally many.
+lower rank, and neither attends to its late piece. The late piece attends to both pieces of a higher rank, and the early piece
+attends to neither. So each block of another rank needs half of its scores, and all ranks compute equally many.
 
 Shape suffixes: B batch, t tokens of a rank, H heads, K width of a head, N ranks.
 
@@ -25,18 +25,18 @@ import torch.distributed as dist
 from samestep.torch_impl.techniques.applied import in_full
 
 OfBlock = Callable[[int, torch.Tensor], torch.Tensor]
-"""(rank, its keys and values) -> their gradient from what this rank computed with them."""
+"""Given a rank and its keys and values, returns their gradient from what this rank computed with them."""
 
 
 class Gather:
-    """Gathers all keys and values, and scatters the sums of their gradients."""
+    """Gathers all keys and values at once, and reduce-scatters their gradients."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
-        """Keeps the ranks that have parts of the same examples."""
+        """Stores the group of ranks that have parts of the same examples."""
         self._group = group
 
     def blocks(self, own_2BHtK: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yields ranks, each with its keys and values, until no rank needs more of them.
+        """Yields each rank with its keys and values.
 
         Args:
             own_2BHtK: The keys and values of this rank.
@@ -49,7 +49,7 @@ class Gather:
         """Returns the gradient of this rank's keys and values, summed over the ranks.
 
         Args:
-            own_2BHtK: Keys and values of this rank.
+            own_2BHtK: The keys and values of this rank.
             of_block: Computes what this rank contributes to the gradient of a block.
         """
         gradients = [of_block(rank, block) for rank, block in self.blocks(own_2BHtK)]
@@ -59,14 +59,14 @@ class Gather:
 
 
 class Ring:
-    """Passes keys and values from each rank to the next one, and with them the sums of their gradients so far."""
+    """Passes keys and values from each rank to the next, and in the backward pass the running sums of their gradients."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
-        """Keeps the ranks that have parts of the same examples."""
+        """Stores the group of ranks that have parts of the same examples."""
         self._group, self._rank, self._ranks = group, group.rank(), group.size()
 
     def blocks(self, own_2BHtK: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """See `Gather.blocks`; the next block is on its way while one is used."""
+        """See `Gather.blocks`; the next block is in flight while the current one is used."""
         block = own_2BHtK
         for hop in range(self._ranks):
             arriving = self._hand_on(block) if hop < self._ranks - 1 else None
@@ -74,16 +74,16 @@ class Ring:
             block = arriving() if arriving else block
 
     def collect(self, own_2BHtK: torch.Tensor, of_block: OfBlock) -> torch.Tensor:
-        """See `Gather.collect`; after N messages a sum is back at the rank that has its keys and values."""
+        """See `Gather.collect`; after N messages, each sum is back at the rank that owns the keys and values."""
         summed = torch.zeros_like(own_2BHtK)
         for rank, block in self.blocks(own_2BHtK):
             summed = self._hand_on(summed + of_block(rank, block))()
         return summed
 
     def _hand_on(self, tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
-        """Begins to send a tensor to the next rank; what is returned waits for that of the rank before."""
+        """Starts sending a tensor to the next rank; returns a function that waits for the tensor of the previous rank."""
         received = torch.empty_like(tensor)
-        # In one batch: NCCL runs the messages of a pair of ranks in order, so two that both send first would wait for each other.
+        # In one batch, because NCCL runs the messages of a pair of ranks in order: two ranks that both sent first would deadlock.
         both = ((dist.isend, tensor, self._rank + 1), (dist.irecv, received, self._rank - 1))
         works = dist.batch_isend_irecv(
             [dist.P2POp(do, what, group=self._group, group_peer=peer % self._ranks) for do, what, peer in both]
@@ -98,9 +98,9 @@ class Ring:
 
 
 class _Attention(torch.autograd.Function):
-    """Causal attention in blocks of zigzag parts.
+    """Causal attention in blocks, with early and late positions on each rank.
 
-    Sums within a rank are of float32 at least. Those over ranks, of the gradients of keys and values, are of the type of these.
+    Sums within a rank are in float32 or wider. The gradients of keys and values are summed over ranks in their own dtype.
     """
 
     @staticmethod
@@ -121,7 +121,7 @@ class _Attention(torch.autograd.Function):
                 earlier = mixed[..., queries, :] * (before - both).exp()
                 mixed[..., queries, :] = earlier + part * (divisor - both).exp()
                 logarithm[..., queries, :] = both
-        # Laid out as the layer behind takes it: what it keeps and what is kept here is one memory.
+        # Laid out as the next layer takes it, so the copy that it saves and the one saved here share memory.
         output = mixed.transpose(1, 2).to(q_BHtK.dtype).contiguous().transpose(1, 2)
         ctx.save_for_backward(q_BHtK, own_2BHtK, output, logarithm)
         ctx.exchange, ctx.rank = exchange, rank
@@ -156,7 +156,7 @@ def seen(rank: int, other: int, tokens: int) -> tuple[slice, slice]:
     Args:
         rank: The rank that has the queries.
         other: The rank that has the keys.
-        tokens: The number of positions of a rank; the first half is its early piece.
+        tokens: The number of positions of a rank; the first half is the early piece.
     """
     everything = slice(tokens)
     if other == rank:
@@ -165,12 +165,12 @@ def seen(rank: int, other: int, tokens: int) -> tuple[slice, slice]:
 
 
 def _scores(q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, is_own: bool) -> torch.Tensor:
-    """Returns the scores of keys, [B, H, queries, keys]; of a rank's own, later ones do not count.
+    """Returns the scores of keys, [B, H, queries, keys]; among a rank's own keys, later ones are masked.
 
     Args:
         q_BHtK: Queries.
-        k_BHtK: Keys, of the same type.
-        is_own: Whether they are of the same positions.
+        k_BHtK: Keys, of the same dtype.
+        is_own: Whether queries and keys are of the same positions.
     """
     scores = q_BHtK @ k_BHtK.mT * q_BHtK.shape[-1] ** -0.5
     if not is_own:
@@ -182,13 +182,13 @@ def _scores(q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, is_own: bool) -> torch.T
 def attend_in_blocks(
     exchange: Gather | Ring, rank: int, q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, v_BHtK: torch.Tensor
 ) -> torch.Tensor:
-    """Mixes the values of all ranks: [B, H, t, K] each -> [B, H, t, K].
+    """Returns the values of all ranks mixed for the queries of this rank, [B, H, t, K].
 
     Args:
         exchange: How keys and values are exchanged.
-        rank: Which part of the positions this rank has.
-        q_BHtK: Queries.
-        k_BHtK: Keys.
-        v_BHtK: Values.
+        rank: The number of this rank, which determines its positions.
+        q_BHtK: Queries of this rank.
+        k_BHtK: Their keys.
+        v_BHtK: Their values.
     """
     return _Attention.apply(q_BHtK, torch.stack((k_BHtK, v_BHtK)), exchange, rank)  # pyrefly: ignore

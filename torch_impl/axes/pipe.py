@@ -1,4 +1,4 @@
-"""The axis `pipe`: the model is split between its layers, each rank holds stages, and rank 0 reports for all."""
+"""The axis `pipe`: the model is split between layers, each rank holds stages, and rank 0 reports for all ranks."""
 
 import dataclasses
 import itertools
@@ -28,7 +28,7 @@ from samestep.torch_impl.step import mean_loss, norm_over_ranks
 from samestep.torch_impl.step_context import StepContext
 
 _MOST_DIMS = 8
-"""Of activations: the header that holds their shape has one size."""
+"""The largest number of dims of an activation; the header that holds its shape has a fixed size."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Pipe:
     """One pipeline, as seen from one of its ranks.
 
     Attributes:
-        stages: What this rank holds, by index.
-        context: What they were built with.
+        stages: The stages that this rank holds, by index.
+        context: The context that the stages were built with.
         stage_ranks: The global rank that holds each stage.
         device: The device of this process.
         dtype: The dtype of activations.
-        copies: The parameters of which another of its ranks has a copy.
-        group: Its ranks; None stands for all there are.
-        reports: Whether this rank's losses, norm and weights count: it is not a replica of another's.
+        copies: The parameters of which another rank of the pipeline has a copy.
+        group: The ranks of the pipeline; None stands for all ranks.
+        reports: Whether this rank's losses, norm and weights count, because it is not a replica of another rank.
     """
 
     stages: Mapping[int, Stage]
@@ -66,11 +66,11 @@ class Pipe:
         return len(self.stage_ranks) - 1 in self.stages
 
     def no_loss(self) -> torch.Tensor:
-        """Returns the loss of a rank that does not hold the last stage: the losses of all ranks are summed."""
+        """Returns a loss of zero for a rank that does not hold the last stage, because the losses of all ranks are summed."""
         return torch.zeros((), device=self.device, dtype=self.dtype)
 
     def predict(self, x: Inputs | Handed) -> torch.Tensor:
-        """Computes logits, stage by stage; the last stage sends them to rank 0."""
+        """Returns logits, computed stage by stage; the last stage sends them to rank 0."""
         rank = dist.get_rank()
         for index, (here, there) in enumerate(itertools.pairwise((*self.stage_ranks, self.stage_ranks[0]))):
             if rank == here:
@@ -81,19 +81,19 @@ class Pipe:
                 first, count = self._take(here)
                 handed = (first, *(self._take(here)[0] for _ in range(count - 1)))
             else:
-                continue  # the stage is no neighbour of one of this rank's
+                continue  # the stage is not adjacent to a stage of this rank
             x = handed if len(handed) > 1 else handed[0]
-        return tensors_of(x)[0]  # on other ranks than the first it is what came last, which nobody reads
+        return tensors_of(x)[0]  # on ranks other than 0 this is an intermediate result, which nothing reads
 
     def _hand_on(self, tensor: torch.Tensor, count: int, there: int) -> None:
         """Sends one of `count` tensors."""
-        # A stage that ends within a pair of tensor-parallel layers hands on a shard: only it has the shape.
+        # If a stage ends within a pair of tensor-parallel layers, it hands on a shard, whose shape only the sender knows.
         header = [count, tensor.ndim, *tensor.shape, *[0] * (_MOST_DIMS - tensor.ndim)]
         dist.send(torch.tensor(header, device=self.device), there)
         dist.send(tensor, there)
 
     def _take(self, here: int) -> tuple[torch.Tensor, int]:
-        """Receives a tensor, and of how many it is one."""
+        """Receives one of several tensors, and returns it with their number."""
         header = torch.empty(_MOST_DIMS + 2, dtype=torch.int64, device=self.device)
         dist.recv(header, here)
         count, num_dims, *shape = header.tolist()
@@ -102,7 +102,7 @@ class Pipe:
         return received, count
 
     def gather(self, own: TrainState) -> TrainState:
-        """Gathers every rank's parameters and optimizer state on rank 0."""
+        """Gathers the parameters and optimizer state of all ranks on rank 0."""
         return merge(gather_states(own if self.reports else None, self.device) or [own])
 
     def parts(
@@ -112,10 +112,10 @@ class Pipe:
         forward_backward: Callable[[Inputs, torch.Tensor], torch.Tensor],
         measures: Callable[[], Mapping[str, float]],
     ) -> Parts:
-        """Makes the parts of a program that trains this rank's stages.
+        """Returns the parts of a program that trains this rank's stages.
 
         Args:
-            run: What is trained.
+            run: The run.
             hardware: What the program runs on.
             forward_backward: Takes the inputs and targets of a micro-batch through all stages and back.
             measures: Returns the quantities that only this strategy has.
@@ -149,11 +149,11 @@ def build_pipe(
     """Builds this rank's stages of a pipeline.
 
     Args:
-        run: What is trained.
+        run: The run.
         device: The device of this process.
-        stage_ranks: The place along the pipeline that holds each stage.
-        group: The ranks of the pipeline; all there are, unless given.
-        reports: As in `Pipe`.
+        stage_ranks: For each stage, the place along the pipeline that holds it.
+        group: The ranks of the pipeline; None stands for all ranks.
+        reports: See `Pipe`.
     """
     ranks, context = dist.get_process_group_ranks(group), StepContext(run.mesh.only_axis)
     stages = build_stages(run, device, context, stage_ranks, ranks.index(dist.get_rank()))
@@ -163,11 +163,11 @@ def build_pipe(
 
 
 def scheduled_parts(run: Run[PipelineOptions], pipe: Pipe, hardware: Hardware) -> Parts:
-    """Makes the parts of a program that takes micro-batches through a pipeline, under the schedule of the options.
+    """Returns the parts of a program that runs micro-batches through a pipeline, under the schedule of the options.
 
     Args:
-        run: What is trained.
-        pipe: The stages of this rank; those of several pipelines average their gradients.
+        run: The run.
+        pipe: The pipeline as seen from this rank; several pipelines average their gradients.
         hardware: What the program runs on.
     """
     name, context, parts = run.options.schedule, pipe.context, own_part(run).count
@@ -176,12 +176,12 @@ def scheduled_parts(run: Run[PipelineOptions], pipe: Pipe, hardware: Hardware) -
     for chunk in chunks:
         timeline.watch(chunk)
         _number(chunk, context, run.options.microbatches)
-        chunk.submod.eval()  # torch runs a stage once more, first, for its shapes: no running statistics may move
+        chunk.submod.eval()  # torch first runs a stage once more to find its shapes, which must not move running statistics
     schedule = get_schedule_class(name.replace("_", ""))(
         chunks if SCHEDULES[name].stages_per_rank > 1 else chunks[0],
         n_microbatches=run.options.microbatches,
         loss_fn=lambda logits, targets: full_tensor(mean(logits, targets)) * (parts * context.seed_gradient),
-        scale_grads=False,  # each micro-batch's loss is divided by the number of all targets already
+        scale_grads=False,  # the loss of a micro-batch has already been divided by the number of all targets
     )
 
     def forward_backward(x: Inputs, y: torch.Tensor) -> torch.Tensor:
@@ -197,7 +197,7 @@ def scheduled_parts(run: Run[PipelineOptions], pipe: Pipe, hardware: Hardware) -
 
 
 def _number(stage: PipelineStage, context: StepContext, count: int) -> None:
-    """Has each pass of a stage see the examples of its own micro-batch, of `count` that are in flight."""
+    """Makes each pass of a stage see the examples of its own micro-batch, one of `count` in flight."""
 
     def numbered(compute: Callable[..., object]) -> Callable[..., object]:
         def of_part(number: int, *arguments: object, **options: object) -> object:

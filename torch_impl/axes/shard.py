@@ -1,4 +1,4 @@
-"""The axis `shard`: parameters, gradients and optimizer lie in parts, and parameters are gathered to compute (FSDP2)."""
+"""The axis `shard`: parameters, gradients and optimizer state are sharded, and parameters are gathered to compute (FSDP2)."""
 
 import contextlib
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from samestep.torch_impl.upstream import beside, sharded_apart
 
 
 def find_blocks(run: Run, model: nn.Module) -> list[list[nn.Module]]:
-    """Finds what is gathered together: the modules of each of the model's blocks.
+    """Returns the modules of each block of a model; FSDP2 gathers the parameters of a block together.
 
     Args:
-        run: What is trained; the spec has the blocks.
+        run: The run, whose spec names the blocks.
         model: The model, not yet sharded.
     """
     modules = [model.get_submodule(segment.name.replace("/", ".")) for segment in run.workload.model.facts.blocks]
-    # A list of modules has no forward pass that could gather it; its members together have.
+    # A list of modules has no forward pass that could gather it, so its members are gathered together.
     return [list(module) if isinstance(module, nn.ModuleList) else [module] for module in modules]
 
 
@@ -35,11 +35,11 @@ def shard(
     """Shards a model in place, block by block.
 
     Args:
-        run: What is trained.
-        model: The full model, on every rank; it may be on the meta device.
+        run: The run.
+        model: The full model on every rank, possibly on the meta device.
         mesh: All ranks.
         reshard: Whether a block is freed after its forward pass, and gathered again for its backward pass.
-        blocks: What is gathered apart from the rest of the model.
+        blocks: The modules of each block, which is gathered separately from the rest of the model.
     """
     placed, whole = None, along_shard(mesh, run.mesh.replica_axes)
     if run.mesh.parts("stacked") > 1:
@@ -52,11 +52,11 @@ def shard(
 
 
 def along_shard(mesh: DeviceMesh, replicas: Sequence[str]) -> DeviceMesh:
-    """Returns the ranks among which parameters are sharded, and ahead of them those with replicas of the shards, if any.
+    """Returns the mesh over which parameters are sharded, preceded by an axis of the replicas of the shards, if there are any.
 
     Args:
         mesh: All ranks.
-        replicas: The axes along which they are.
+        replicas: The axes along which shards are replicated.
     """
     return beside(along(mesh, replicas), mesh["shard"]) if replicas else mesh["shard"]
 
@@ -64,13 +64,13 @@ def along_shard(mesh: DeviceMesh, replicas: Sequence[str]) -> DeviceMesh:
 def agree_on_reached(
     run: Run, models: Sequence[nn.Module], device: torch.device, mesh: DeviceMesh | None = None
 ) -> Exchange:
-    """Makes the context in which ranks agree which parameters got a gradient, where not all may.
+    """Returns the context in which ranks agree which parameters got a gradient, for models that may skip some.
 
     Args:
-        run: What is trained.
-        models: What was sharded or replicated, each from its root on.
+        run: The run.
+        models: The roots of what was sharded or replicated.
         device: The device of this process.
-        mesh: The ranks that exchange gradients; all there are, unless given.
+        mesh: The ranks that exchange gradients; None stands for all ranks.
     """
     if not run.workload.model.facts.may_skip:
         return contextlib.nullcontext

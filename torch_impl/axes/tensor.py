@@ -1,10 +1,10 @@
-"""The axis `tensor`: how each layer is cut, and where placements change.
+"""The axis `tensor`: how each layer is split, and where placements change.
 
-The neutral split table becomes a plan for `parallelize_module`.
+The neutral split table is turned into a plan for `parallelize_module`.
 
-Megatron's pairs: a layer cut by column leaves its outputs sharded, and the layer cut by row that follows takes them so
-and sums. What the table does not name stays whole on every rank. That includes convolutions, which DTensor (torch 2.13)
-computes wrongly, without an error, when they are sharded.
+In Megatron's pairs, a layer split by column leaves its outputs sharded, and the layer split by row that follows takes the
+shards and sums. Parameters that the table does not name stay whole on every rank. That includes convolutions, which DTensor
+(torch 2.13) computes wrongly, without an error, when they are sharded.
 
 References:
     Shoeybi et al., arXiv 1909.08053.
@@ -40,13 +40,13 @@ from samestep.torch_impl.weights import remade
 def split_by_tensor(
     run: Run, model: nn.Module, mesh: DeviceMesh, between_pairs: Mapping[str, ParallelStyle] | None = None
 ) -> None:
-    """Cuts the layers of a model, or of what is left of it in a stage, in place.
+    """Splits the layers of a model or a stage, in place.
 
     Args:
-        run: What is trained, whose split table says what is split; without several ranks along `tensor` nothing is.
+        run: The run, whose split table says what is split; with one rank along `tensor`, nothing is.
         model: The model on one device, with the same weights on every rank.
         mesh: All ranks.
-        between_pairs: Module -> its style, if what lies between the pairs of layers is cut as well.
+        between_pairs: The style of each module between the pairs of layers, if those are split as well.
     """
     if run.mesh.tensor == 1:
         return
@@ -67,10 +67,10 @@ def split_by_tensor(
 
 
 def _split_experts(model: nn.Module, mesh: DeviceMesh, split: Mapping[str, int]) -> None:
-    """Cuts the layers of experts as pairs, in place: the gradient of what they take is summed once, and what they return.
+    """Splits the layers of experts in pairs, in place; the gradient of their inputs and their outputs are each summed once.
 
     Args:
-        model: The model, or what is left of it in a stage.
+        model: The model, or a stage of it.
         mesh: All ranks.
         split: The split table.
     """
@@ -86,7 +86,7 @@ def _split_experts(model: nn.Module, mesh: DeviceMesh, split: Mapping[str, int])
 
 @dataclasses.dataclass(frozen=True)
 class _WholeInputs:
-    """Experts whose layers are cut, of which each rank has a part of the gradient of what they take."""
+    """Experts whose layers are split; each rank computes a partial gradient of their inputs, which is then summed."""
 
     compute: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     mesh: DeviceMesh
@@ -98,7 +98,7 @@ class _WholeInputs:
 
 @dataclasses.dataclass(frozen=True)
 class _Sum:
-    """Adds up over the ranks what each has a part of."""
+    """Sums a partial tensor over the ranks."""
 
     mesh: DeviceMesh
 
@@ -108,7 +108,7 @@ class _Sum:
 
 
 def _redistribute_gradient(parameter: torch.Tensor) -> None:
-    """Shards a gradient as its parameter is: that of a table comes replicated, that of a norm on shards partial."""
+    """Shards a gradient like its parameter: a table's gradient arrives replicated, and that of a norm on shards is partial."""
     gradient: Any = parameter.grad
     if isinstance(parameter, DTensor) and gradient.placements != parameter.placements:
         parameter.grad = gradient.redistribute(placements=parameter.placements)
@@ -127,13 +127,13 @@ def _plan_pairs(spec: ModelSpec, num_parts: int) -> dict[str, ParallelStyle]:
                 plan[_path(LOGITS)] = ColwiseParallel(use_local_output=False)
         elif params[name].role == "kernel" and axis == 0:
             plan[_path(layer(name))] = RowwiseParallel()
-        elif params[name].role == "kernel":  # the logits stay sharded, as the loss takes them
+        elif params[name].role == "kernel":  # the logits stay sharded, because the loss takes shards
             plan[_path(layer(name))] = ColwiseParallel(use_local_output=name not in last)
     return plan
 
 
 def _plan_shared_inputs(spec: ModelSpec) -> dict[str, ParallelStyle]:
-    """Returns the style of each module whose layers share an input: its gradient is then summed once, not once a layer."""
+    """Returns the style of each module whose layers share an input, so its gradient is summed once and not once per layer."""
     sharing = (name for name, param in spec.params().items() if param.shares_input and not param.stacked)
     modules = dict.fromkeys(layer(layer(name)) for name in sharing)
     style = PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate())
@@ -141,18 +141,18 @@ def _plan_shared_inputs(spec: ModelSpec) -> dict[str, ParallelStyle]:
 
 
 def _path(name: str) -> str:
-    """Torch's path of a module, given its neutral name."""
+    """Returns torch's path of a module, given its neutral name."""
     return name.replace("/", ".")
 
 
 class FullLogits(nn.Module):
-    """A model whose logits are whole whenever no gradient is wanted."""
+    """A model that returns whole logits when no gradient is computed."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Computes logits, which stay sharded only for a loss that takes them so."""
+        """Returns logits; in training they stay sharded, because the loss takes shards."""
         logits = self.model(x)
         return logits if torch.is_grad_enabled() else full_tensor(logits)

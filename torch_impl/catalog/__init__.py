@@ -1,4 +1,4 @@
-"""The strategies of PyTorch: the row of each is `ROW` in the file of its name. Imports no framework."""
+"""The strategies of PyTorch; each row is `ROW` in the file named after its strategy. Imports no framework."""
 
 import os
 
@@ -12,12 +12,12 @@ FRAMEWORK = FrameworkInfo(
     saved=kept_torch.saved,
     available=needs.require_compiler,
     extra="torch",
-    # In a private network torch warns of every connection without a name (2.13). Our ranks have no agent of torchrun's.
+    # In a private network, torch warns of every connection without a host name (2.13). Our ranks have no torchrun agent.
     environment={
         "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
         "TORCHELASTIC_USE_AGENT_STORE": "False",
     },
-    preload=("samestep.torch_impl.program", "torch._dynamo"),  # which every optimizer imports, in a second (2.13)
+    preload=("samestep.torch_impl.program", "torch._dynamo"),  # every optimizer imports it, which takes a second (2.13)
     preload_for_models=("samestep.torch_impl.describe",),
     strategies=(
         "single",

@@ -1,4 +1,4 @@
-"""Text and settings that several rows have in common. Imports no framework."""
+"""Texts and settings that several rows share. Imports no framework."""
 
 import functools
 
@@ -16,7 +16,7 @@ WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
 _CONNECTS = "every user of this machine can connect to its processes on 127.0.0.1 and run code as you"
-"""torch binds to 127.0.0.1 and asks nobody who connects for a password (2.13). See docs/security.md."""
+"""torch listens on 127.0.0.1 without authentication (2.13). See docs/security.md."""
 in_one_process = functools.partial(
     StrategyInfo, topology=one_process, backend="memory", scales_loss=True, refuses=refusals.ALONE
 )

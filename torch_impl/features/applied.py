@@ -58,7 +58,7 @@ def exchanging(run: Run, model: nn.Module, device: torch.device) -> nn.Module:
     """Makes the layers of a model exchange in the middle of a pass if that is asked for.
 
     Args:
-        run: What is trained.
+        run: The run.
         model: Built, its group of ranks joined.
         device: The device of this process.
 

@@ -18,7 +18,7 @@ def with_balance(run: Run, loss: "Loss", context: StepContext) -> "Loss":
     """Adds a rank's part of the load-balancing loss to the sum of its losses, which the mean loss divides by all targets.
 
     Args:
-        run: What is trained.
+        run: The run.
         loss: Summed over every target.
         context: Holds what the experts of the model noted in the forward pass before.
     """

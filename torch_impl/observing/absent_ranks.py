@@ -41,7 +41,7 @@ def observe(run: Run) -> dict[str, object]:
     """Takes one step as rank 0.
 
     Args:
-        run: What is trained.
+        run: The run.
 
     Returns:
         Its "exchanges" and its "state_bytes".

@@ -65,7 +65,7 @@ def matrices_of(run: Run, *models: nn.Module) -> set[nn.Parameter]:
     """Finds the parameters that an optimizer of whole matrices updates as such; none for an elementwise one.
 
     Args:
-        run: What is trained.
+        run: The run.
         *models: Not wrapped.
     """
     if run.optimizer.is_elementwise:

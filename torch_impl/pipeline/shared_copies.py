@@ -37,7 +37,7 @@ class SharedCopies:
         """Finds them.
 
         Args:
-            run: What is trained.
+            run: The run.
             stages: What this rank holds, by index.
             context: What they were built with.
             stage_ranks: The global rank that holds each stage.

@@ -107,7 +107,7 @@ def build_stage(
     """Builds a stage with its initial weights, in the run's dtype.
 
     Args:
-        run: What is trained.
+        run: The run.
         device: The device of this process.
         context: What its layers read of the present micro-batch.
         segments: The segments of the stage.
@@ -128,7 +128,7 @@ def build_stages(
     """Builds the stages that a rank holds, by index.
 
     Args:
-        run: What is trained.
+        run: The run.
         device: The device of this process.
         context: As in `build_stage`.
         stage_ranks: The rank that holds each stage.
@@ -156,7 +156,7 @@ def output_shapes(run: Run, num_stages: int, rows: int) -> tuple[tuple[torch.Siz
     """Finds the shapes of the tensors that each stage hands on, without computing anything.
 
     Args:
-        run: What is trained.
+        run: The run.
         num_stages: The number of stages into which the model is split.
         rows: The number of examples.
     """

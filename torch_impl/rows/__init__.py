@@ -1,1 +1,1 @@
-"""What the rows of the catalogue consist of: options, needs, measures, refusals. Imports no framework."""
+"""The contents of the catalogue's rows: options, needs, measures, refusals. Imports no framework."""

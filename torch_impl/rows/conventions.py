@@ -1,4 +1,4 @@
-"""The conventions of torch. Imports no framework."""
+"""The conventions of PyTorch, as neutral code needs them. Imports no framework."""
 
 from samestep.common.frameworks import Conventions
 

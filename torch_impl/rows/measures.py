@@ -1,4 +1,4 @@
-"""The quantities that rows measure. Imports no framework."""
+"""The quantities that only some rows measure. Imports no framework."""
 
 from samestep.common.strategy import Measure
 from samestep.common.workload.routing import AWAY, TAKEN

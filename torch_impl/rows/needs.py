@@ -1,4 +1,4 @@
-"""What rows refuse before anything starts, beside what options.py refuses of an option alone. Imports no framework."""
+"""What rows refuse before anything starts; options.py refuses what concerns a single option. Imports no framework."""
 
 import os
 import shutil
@@ -24,14 +24,15 @@ _MOST_NAMED = 20
 
 
 def check_stages(run: Run, stages_per_rank: int = 1) -> None:
-    """Refuses more stages than the model has segments, and what a last stage cannot hand to a loss.
+    """Refuses models that cannot be split into the stages of a run.
 
     Args:
-        run: What is to be trained.
+        run: The run.
         stages_per_rank: The number of stages that each rank has.
 
     Raises:
-        ConfigError: There are more.
+        ConfigError: There are more stages than segments, the last stage would not return one tensor for the loss, or stages
+            would share a parameter.
     """
     segments, model = run.workload.model.segments(), run.workload.model
     if model.facts.returns != "outputs":
@@ -64,11 +65,11 @@ def check_stages(run: Run, stages_per_rank: int = 1) -> None:
 
 
 def check_schedule(run: Run[PipelineOptions]) -> None:
-    """Refuses what a schedule would fail on: torch aborts a process on a batch that does not divide.
+    """Refuses what a schedule would fail on; for example, torch aborts the process if the batch does not divide.
 
     Raises:
-        ConfigError: The micro-batches fit neither the batch nor the stages, there are too many stages, or recomputation
-            would be in vain.
+        ConfigError: The micro-batches do not fit the batch or the stages, there are too many stages, or recomputation would
+            save nothing.
     """
     refuse_exchange(run, "its micro-batches go through the stages one after the other")
     name, microbatches = run.options.schedule, run.options.microbatches
@@ -101,10 +102,10 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
 
 
 def check_engine(run: Run[DeepSpeedOptions]) -> None:
-    """Refuses parameters that may lack gradients, and frozen ones in parts: the engine gathers those it updates (DeepSpeed 0.19).
+    """Refuses parameters that may lack gradients, and frozen parameters at stage 3, which the engine never gathers (0.19).
 
     Raises:
-        ConfigError: The user's model has some that may lack gradients, or frozen ones that stage 3 would cut.
+        ConfigError: Parameters of the user model may lack gradients, or stage 3 would shard frozen ones.
     """
     _check_flat(run)
     frozen = [name for name, param in run.workload.model.params().items() if param.frozen]
@@ -116,10 +117,10 @@ def check_engine(run: Run[DeepSpeedOptions]) -> None:
 
 
 def check_workers(run: Run) -> None:
-    """Refuses statistics of the whole batch, and a forward pass that writes parameters.
+    """Refuses sync statistics, and a forward pass that writes into parameters.
 
     Raises:
-        ConfigError: Statistics are asked for, or what is written into a worker's copy is lost.
+        ConfigError: Sync statistics are asked for, or what the forward pass writes into a worker's copy would be lost.
     """
     refuse_exchange(run, "its workers meet only at the server")
     if written := run.workload.model.facts.written:
@@ -130,10 +131,10 @@ def check_workers(run: Run) -> None:
 
 
 def check_replicas(run: Run) -> None:
-    """Refuses a user's model whose replicas would lose what they keep beside their parameters.
+    """Refuses a user model whose replicas would lose what they keep in addition to their parameters.
 
     Raises:
-        ConfigError: It returns several tensors or has buffers, or statistics of the whole batch are asked for.
+        ConfigError: The model returns several tensors, has buffers or writes into parameters, or sync statistics are asked for.
     """
     refuse_exchange(run, "its replicas are threads, which exchange nothing in the forward pass")
     if run.workload.model.facts.returns == "several":
@@ -151,10 +152,10 @@ def check_replicas(run: Run) -> None:
 
 
 def check_sequence(run: Run[TensorOptions]) -> None:
-    """Refuses unequal parts of a sequence, if that is cut.
+    """Refuses to split a sequence into unequal parts.
 
     Raises:
-        ConfigError: A part is unequal, or the model has no sequence that could be cut.
+        ConfigError: The parts would be unequal, or the model has no sequence that could be split.
     """
     if run.options.sequence_parallel:
         if any(param.stacked for param in run.workload.model.params().values()):
@@ -169,10 +170,10 @@ def check_sequence(run: Run[TensorOptions]) -> None:
 
 
 def check_three_dimensions(run: Run[HybridOptions]) -> None:
-    """Refuses what a pipeline or an axis would refuse, and tied parameters that would become two.
+    """Refuses what a pipeline or an axis would refuse, and tied parameters that would become two separate ones.
 
     Raises:
-        ConfigError: One of them would refuse, or a tied parameter would become two.
+        ConfigError: A pipeline or an axis refuses the run, or a tied parameter would become two.
     """
     check_schedule(run)
     refuse_lonely(run)
@@ -186,10 +187,10 @@ def check_three_dimensions(run: Run[HybridOptions]) -> None:
 
 
 def _check_spread(run: Run[HybridOptions]) -> None:
-    """Refuses to spread the optimizer state where no rank has the same parameters, or not as many the same experts.
+    """Refuses to spread the optimizer state if no two ranks have the same parameters, or if fewer have the same experts.
 
     Raises:
-        ConfigError: That is asked for.
+        ConfigError: The run asks for it.
     """
     mesh = run.mesh
     if run.options.shard_optimizer and (run.mesh.parts("parameters") > 1 or not mesh.replica_axes):
@@ -205,10 +206,10 @@ def _check_spread(run: Run[HybridOptions]) -> None:
 
 
 def _check_flat(run: Run) -> None:
-    """Refuses a user's model whose parameters may lack gradients: what is flattened together is updated together.
+    """Refuses a user model whose parameters may lack gradients, because parameters flattened together are updated together.
 
     Raises:
-        ConfigError: It is one, unless the update of a gradient of zeros changes nothing.
+        ConfigError: A parameter may lack a gradient, and an update with a zero gradient would change it.
     """
     facts = run.workload.model.facts
     if facts.may_skip and (facts.branches or not run.optimizer.rests):
@@ -220,11 +221,11 @@ def _check_flat(run: Run) -> None:
 
 
 def check_shards(run: Run) -> None:
-    """Refuses a fixed order where parts of a gradient are added up in other orders, and an attention exchange without an axis.
+    """Refuses a fixed order that shards cannot keep, and an attention exchange without an axis.
 
     Raises:
-        ConfigError: It is asked for with the norm of a gradient, with gradients in two bytes, or with replicas of shards; or
-            attentions are to exchange keys and values along no axis.
+        ConfigError: A fixed order is asked for together with the norm of a gradient, gradients in two bytes, or replicas of
+            shards; or attention would exchange keys and values along no axis.
     """
     refuse_lonely(run)
     own = flags_of("transform", run.techniques) | flags_of("gradient_error", run.techniques)
@@ -237,10 +238,10 @@ def check_shards(run: Run) -> None:
 
 
 def require_compiler(run: Run) -> None:
-    """Makes sure that torch.compile finds what compiles its C++ on CPU cores.
+    """Checks that torch.compile finds a C++ compiler, which it needs on CPU cores.
 
     Raises:
-        Unavailable: It does not.
+        Unavailable: There is none.
     """
     wanted = [os.environ["CXX"]] if "CXX" in os.environ else ["g++", "clang++"]
     if run.techniques.compile and not any(shutil.which(name) for name in wanted):

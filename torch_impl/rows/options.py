@@ -1,4 +1,4 @@
-"""The options that rows of PyTorch add to a run's, and where one of them makes no sense. Imports no framework."""
+"""The options of PyTorch's rows, and the checks that refuse one that makes no sense. Imports no framework."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 @dataclasses.dataclass(frozen=True)
 class C10dOptions(StrategyOptions):
-    """How c10d sums the gradients."""
+    """The option of c10d: how it sums the gradients."""
 
     ring: bool = flag(False, "sum by a ring of 2(N-1) sends and receives between neighbors instead of an all_reduce")
 
@@ -30,7 +30,7 @@ def check_ring(run: Run[C10dOptions]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class DdpOptions(StrategyOptions):
-    """How DDP groups the gradients."""
+    """The option of ddp: how it groups the gradients."""
 
     bucket_bytes: int | None = flag(
         None,
@@ -41,7 +41,7 @@ class DdpOptions(StrategyOptions):
 
 
 def check_buckets(run: Run[DdpOptions]) -> None:
-    """Refuses buckets of a size where all gradients go together.
+    """Refuses a bucket size if all gradients share one bucket.
 
     Raises:
         ConfigError: Both were asked for.
@@ -54,7 +54,7 @@ def check_buckets(run: Run[DdpOptions]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class DeepSpeedOptions(StrategyOptions):
-    """What deepspeed's engine splits."""
+    """The option of deepspeed: what its engine shards."""
 
     zero_stage: int = flag(
         1, "1 shards the optimizer state, 2 also the gradients, 3 also the parameters", choices=(1, 2, 3)
@@ -62,7 +62,7 @@ class DeepSpeedOptions(StrategyOptions):
 
     @property
     def cuts_parameters(self) -> bool:
-        """Whether each parameter is cut, those that are not trained as well."""
+        """Whether every parameter is sharded, including frozen ones."""
         return self.zero_stage == 3
 
 
@@ -80,14 +80,14 @@ class PipelineOptions(StrategyOptions):
 
 @dataclasses.dataclass(frozen=True)
 class TensorOptions(StrategyOptions):
-    """How tp treats what lies between the pairs of layers."""
+    """The option of tp: how it treats what lies between the pairs of layers."""
 
     sequence_parallel: bool = flag(False, "shard a transformer's norms and residuals along the sequence")
 
 
 @dataclasses.dataclass(frozen=True)
 class ContextOptions(StrategyOptions):
-    """What attentions exchange along the axis `context`."""
+    """What attention exchanges along the axis `context`."""
 
     attention_exchange: str = flag(
         HEADS,
@@ -98,7 +98,7 @@ class ContextOptions(StrategyOptions):
 
     @property
     def is_zigzag(self) -> bool:
-        """Whether a rank has early and late positions, see `Chunk`; heads are exchanged in the order of the positions."""
+        """Whether a rank has early and late positions (see `Chunk`); an exchange of heads keeps positions in order."""
         return self.attention_exchange != HEADS
 
 
@@ -114,10 +114,10 @@ class HybridOptions(PipelineOptions, ContextOptions):
 
 
 def refuse_lonely(run: Run) -> None:
-    """Refuses to exchange keys and values along no axis, for rows that have other axes.
+    """Refuses to exchange keys and values when no axis splits the positions, for rows that also have other axes.
 
     Raises:
-        ConfigError: It is asked for.
+        ConfigError: The run asks for it.
     """
     if run.asked.is_zigzag and run.mesh.parts("positions") == 1:
         raise ConfigError(
@@ -128,7 +128,7 @@ def refuse_lonely(run: Run) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class ConsistencyOptions(StrategyOptions):
-    """When a server applies what it is sent."""
+    """When a server applies the gradients that it is sent."""
 
     consistency: str = flag(
         "sync", "sync applies the gradients of a step together, async each one as it arrives", choices=("sync", "async")

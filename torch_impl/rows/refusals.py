@@ -1,4 +1,4 @@
-"""Why rows refuse techniques. Imports no framework."""
+"""The reasons why rows refuse techniques and features. Imports no framework."""
 
 from samestep.common.features.experts.balance import AS_WRITTEN, NOT_ROUNDED
 from samestep.common.techniques.used import refusal
@@ -67,4 +67,4 @@ BY_CALLS = {
     "tied": "each worker's gradients stay with it, and no call adds the two halves up",
     "dropout": "the calls take activations along, but not which examples they are of",
 }
-"""Of stages on RPC workers."""
+"""Refusals for stages on RPC workers."""

@@ -1,1 +1,1 @@
-"""One file a strategy, each with `build`."""
+"""The strategies of PyTorch, one per file; each file defines `build`."""

@@ -1,8 +1,8 @@
-"""Data parallelism by hand: what DistributedDataParallel does, without its buckets and without its overlap.
+"""Data parallelism by hand: what DistributedDataParallel does, but without buckets and without overlap.
 
-Replicated: parameters, gradients, optimizer. Split: the batch.
-Sent: once the backward pass is done, the flat gradient, all-reduced in one piece: 2(N-1)/N of its bytes a rank.
-Use it to see the algorithm, and as the control for `ddp`: here nothing is sent while anything is computed.
+Replicated: parameters, gradients, optimizer state. Split: the batch.
+Sent: after the backward pass, the flattened gradient in one all-reduce; each rank sends 2(N-1)/N of its bytes.
+Use it to read the algorithm, and as the control for `ddp`: here, communication never overlaps computation.
 """
 
 import collections
@@ -27,10 +27,10 @@ from samestep.torch_impl.techniques.applied import summing
 
 
 def ring_all_reduce(flat: torch.Tensor) -> None:
-    """Sums a flat tensor over all ranks, in place, from messages between neighbours alone.
+    """Sums a flat tensor over all ranks, in place, using only messages between neighbors.
 
-    N - 1 messages to the right leave each rank with the whole sum of one chunk of N (a reduce-scatter); N - 1 more hand
-    the sums round (an all-gather). Every message is 1/N of the tensor, whatever the number of ranks.
+    After N - 1 messages to the right, each rank has the complete sum of one of N chunks (a reduce-scatter); N - 1 more
+    messages pass the sums around the ring (an all-gather). Each message is 1/N of the tensor.
 
     References:
         Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
@@ -42,7 +42,7 @@ def ring_all_reduce(flat: torch.Tensor) -> None:
     for hop in range(2 * (count - 1)):
         sending = dist.isend(chunks[(rank - hop) % count], (rank + 1) % count)
         dist.recv(received, (rank - 1) % count)
-        sending.wait()  # pyrefly: ignore[missing-attribute]  # before the chunk may change
+        sending.wait()  # pyrefly: ignore[missing-attribute]  # the chunk must not change before it is sent
         arrived = chunks[(rank - hop - 1) % count]
         if hop < count - 1:
             arrived += received
@@ -52,7 +52,7 @@ def ring_all_reduce(flat: torch.Tensor) -> None:
 
 
 class FlatExchange:
-    """Sums the gradients of all ranks once they are there, and times it."""
+    """Sums the gradients of all ranks after the backward pass, and measures how long that takes."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class FlatExchange:
 
     @contextlib.contextmanager
     def __call__(self, last: bool) -> Iterator[None]:
-        """Makes the context of a forward and backward pass; on the last micro-batch it ends with the exchange."""
+        """Returns the context of a forward and backward pass; after the last micro-batch, it exchanges the gradients."""
         yield
         if last:
             synchronize(self._device)
@@ -79,7 +79,7 @@ class FlatExchange:
             self._seconds.append(time.perf_counter() - start)
 
     def _exchange(self) -> None:
-        """Sums all gradients in one piece, with zeros for what this rank's examples did not reach."""
+        """Sums all gradients in one flat tensor, with zeros for parameters that this rank's examples did not reach."""
         whole = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
         own = [local_part(gradient) for gradient in whole]
         flat = torch.cat([gradient.flatten() for gradient in own])
@@ -92,7 +92,7 @@ class FlatExchange:
             parameter.grad = gradient if is_reached else None
 
     def measures(self) -> Mapping[str, float]:
-        """Returns the median over the last steps, since the first step also connects the ranks."""
+        """Returns the median over the last steps; a mean would include the time in which the first step connects the ranks."""
         return {"communication_seconds": sorted(self._seconds)[len(self._seconds) // 2], "overlap_seconds": 0.0}
 
 

@@ -1,10 +1,10 @@
-"""Context parallel: each rank takes some positions of every example; attentions exchange heads, or keys and values.
+"""Context parallel: each rank takes some positions of every example; attention exchanges heads, or keys and values.
 
-Replicated: parameters, gradients, optimizer. Split: the positions of each example along `context`, the batch along `data`.
-Sent: in each attention queries, keys, values and outputs, all-to-all, forward and backward, or keys and values to all ranks,
-at once or around a ring; once the backward pass is done, the flat gradient, all-reduced over both axes, since other positions
-are other terms of the same sum.
-Use it for sequences whose activations do not fit one device.
+Replicated: parameters, gradients, optimizer state. Split: the positions of each example along `context`, the batch along `data`.
+Sent: in each attention, queries, keys, values and outputs by all-to-all, forward and backward; or keys and values to all ranks,
+at once or around a ring. After the backward pass, the flattened gradient is all-reduced over both axes, because the positions of
+each rank contribute different terms to the same sum.
+Use it for sequences whose activations do not fit on one device.
 """
 
 from samestep.common.strategy import Run

@@ -1,8 +1,8 @@
 """DistributedDataParallel: one process per device, each with the whole model and a shard of the batch.
 
-Replicated: parameters, gradients, optimizer. Split: the batch.
-Sent: the gradients, all-reduced in buckets while the backward pass still runs; a rank sends 2(N-1)/N of their bytes.
-Use it when the model fits one device and you have several.
+Replicated: parameters, gradients, optimizer state. Split: the batch.
+Sent: the gradients, all-reduced in buckets while the backward pass is still running; each rank sends 2(N-1)/N of their bytes.
+Use it when the model fits on one device and you have several.
 """
 
 from samestep.common.strategy import Run
@@ -35,12 +35,12 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
         hardware=hardware,
         context=context,
         model=model,
-        predict=bare,  # after a forward pass without gradients, DDP's next one would not broadcast the buffers
+        predict=bare,  # after a forward pass without gradients, DDP would not broadcast buffers in its next one
         averages_gradients=is_plain,
         exchange=apart.exchange if apart else exchange,
         optimizer=optimizer,
         local_state=hooked or apart or local_state,
-        measures=exchange.measures if is_plain and not apart else dict,  # others wait for their exchanges and hide none
+        measures=exchange.measures if is_plain and not apart else dict,  # others wait for their exchanges; none overlap
         after_update=apart.after_update if apart else lambda step: None,
     )
     return TrainingProgram(run, parts)

@@ -1,10 +1,11 @@
-"""DeepSpeed's ZeRO: an engine takes model and optimizer, and splits one thing more with every `--zero-stage`.
+"""DeepSpeed's ZeRO: an engine wraps the model and its optimizer, and each higher `--zero-stage` shards one thing more.
 
-Replicated: the parameters (stages 1 and 2). Split: the batch; the optimizer, with a second copy of the parameters that it
-updates, its masters (1); gradients that micro-batches accumulate (2); parameters (3): flattened, in equal partitions.
-Sent: the gradients, all-reduced (3: reduce-scattered); then the parameters, gathered: once a step, or (3) each module's
-before it computes, in the forward and again in the backward pass.
-Use it for what only DeepSpeed has, such as offloading to CPU memory or NVMe; `zero1`, `zero2`, `fsdp` are torch's own.
+Replicated: the parameters, at stages 1 and 2. Split: the batch; from stage 1, the optimizer state and the master copy of the
+parameters that it updates; from stage 2, the gradients accumulated over micro-batches; at stage 3, the parameters. Each of these
+is flattened and cut into equal partitions.
+Sent: the gradients, all-reduced (stage 3: reduce-scattered); then the parameters, all-gathered once a step, or at stage 3 before
+each module computes, in the forward pass and again in the backward pass.
+Use it for what only DeepSpeed has, such as offloading to CPU memory or NVMe; `zero1`, `zero2` and `fsdp` use torch's own APIs.
 """
 
 import contextlib
@@ -31,21 +32,21 @@ from samestep.torch_impl.weights import named_buffers, named_weights
 
 
 def engine_config(model: ModelSpec, stage: int) -> dict[str, Any]:
-    """Configures the engine: some of its own defaults change the numbers, others keep parameters whole.
+    """Returns the configuration of the engine, some of whose defaults would change the numbers or keep parameters whole.
 
     Args:
-        model: The spec, whose size sets the bucket's.
-        stage: The stage of ZeRO.
+        model: The spec, whose number of parameters limits the bucket size.
+        stage: The ZeRO stage.
     """
     return {
-        "train_micro_batch_size_per_gpu": 1,  # it only counts examples by it
-        "gradient_clipping": 0.0,  # by default it clips to 1.0
+        "train_micro_batch_size_per_gpu": 1,  # the engine only counts examples with it
+        "gradient_clipping": 0.0,  # the default would clip to a norm of 1.0
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
         "zero_optimization": {
             "stage": stage,
-            "reduce_bucket_size": min(num_params(model), 500_000_000),  # by default 2 GB for any model
-            # By default, whatever has less than a billion parameters stays whole on every rank.
+            "reduce_bucket_size": min(num_params(model), 500_000_000),  # the default takes 2 GB for any model
+            # By default, models of less than a billion parameters stay whole on every rank.
             "stage3_param_persistence_threshold": 0,
             "stage3_max_live_parameters": 0,
             "stage3_max_reuse_distance": 0,
@@ -62,7 +63,7 @@ def build(run: Run[DeepSpeedOptions]) -> TrainingProgram:
     context = StepContext(run.mesh.only_axis)
     bare = build_fresh_model(run, device, context)
     optimizer = build_optimizer(run.optimizer, bare.parameters())
-    named = named_weights(bare)  # before ZeRO 3 leaves them without a shape
+    named = named_weights(bare)  # ZeRO 3 leaves parameters without a shape
     settings = engine_config(run.workload.model, run.options.zero_stage)
     engine, *_ = deepspeed.initialize(model=bare, optimizer=optimizer, config=settings)
 
@@ -84,6 +85,6 @@ def build(run: Run[DeepSpeedOptions]) -> TrainingProgram:
         local_state=state,
         watch=lambda: state.followed,
     )
-    # The update transforms the gradients; the program around it sees none.
+    # EngineUpdate transforms the gradients; the program around it never sees them.
     inner = dataclasses.replace(run, techniques=without("transform", run.techniques))
     return TrainingProgram(inner, parts)

@@ -1,8 +1,8 @@
-"""DataParallel: one process, a master and its replicas, which are created again in every forward pass.
+"""DataParallel: one process with a master and its replicas, which are created anew in every forward pass.
 
-Replicated: the parameters, from the master's, for the length of a step. Split: the batch; the optimizer is the master's.
-Sent, five times a batch: mini-batches out, parameters out, outputs back, output gradients out, gradients back.
-Use it to see why nobody does it any more: the master's work grows with the number of devices, and `ddp` sends less.
+Replicated: the parameters, copied from the master for the length of a step. Split: the batch. Only the master has an optimizer.
+Sent, in five transfers per batch: mini-batches out, parameters out, outputs back, output gradients out, gradients back.
+Use it to see why nobody does this anymore: the master's work grows with the number of devices, and `ddp` sends less.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from samestep.torch_impl.step_context import StepContext
 
 
 class MasterClock:
-    """Separates the time in which all replicas compute from that in which the master alone works."""
+    """Separates the time in which all replicas compute from the time in which only the master works."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -33,24 +33,24 @@ class MasterClock:
 
     @contextlib.contextmanager
     def __call__(self, last: bool) -> Iterator[None]:
-        """Times forward and backward."""
+        """Returns a context that times a forward and backward pass."""
         start, together = time.perf_counter(), self._replicas.together_seconds
         yield
         self._seconds += time.perf_counter() - start
         self._together_seconds += self._replicas.together_seconds - together
 
     def measures(self) -> Mapping[str, float]:
-        """Computes the master's share over all steps."""
+        """Returns the share of all steps in which only the master worked."""
         return {"master_share": 1 - self._together_seconds / self._seconds}
 
 
 def build_on_threads(run: Run, model: nn.Module, context: StepContext, device: torch.device) -> Parts:
-    """Builds the parts of the algorithm on threads, where nn.DataParallel would silently run one module.
+    """Builds the parts of a program that runs the algorithm on threads; there nn.DataParallel would silently run one module.
 
     Args:
-        run: What is trained.
+        run: The run.
         model: The master.
-        context: What it was built with.
+        context: The context that the model was built with.
         device: The device that all replicas share.
     """
     replicas = Replicas(model, context, run.num_devices, run.threads)
@@ -76,12 +76,12 @@ def build_on_threads(run: Run, model: nn.Module, context: StepContext, device: t
 
 
 def build_on_gpus(run: Run, model: nn.Module, context: StepContext) -> Parts:
-    """Builds the parts of nn.DataParallel itself; it needs two GPUs, and has never been run.
+    """Builds the parts of a program that runs nn.DataParallel itself. It needs two GPUs, and has never been run.
 
     Args:
-        run: What is trained.
+        run: The run.
         model: The master, on the first GPU.
-        context: What it was built with.
+        context: The context that the model was built with.
     """
     parallel = CountedDataParallel(model, list(range(run.num_devices)), context.recorder)
     hardware = Hardware(note="one process, a replica per GPU")

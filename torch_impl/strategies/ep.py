@@ -1,9 +1,9 @@
-"""Expert parallel: each rank has some of the experts of each block; tokens go to the ranks that have their experts, and back.
+"""Expert parallel: each rank holds some experts of each block; tokens go to the ranks that hold their experts, and back.
 
 Replicated: everything but the experts. Split: the experts along `expert`, the batch along `data` and `expert`.
-Sent: in each block what tokens hand to their experts and get back, all-to-all, forward and backward; once the backward pass is
-done, the gradients of experts, all-reduced over `data`, on whose ranks they have replicas, and all others over both axes.
-Use it for mixtures of experts that do not fit one device, or that each device should compute on more tokens at once.
+Sent: in each block, tokens to their experts and the results back, by all-to-all, forward and backward. After the backward pass,
+the gradients of experts are all-reduced over `data`, along which experts are replicated, and all others over both axes.
+Use it for mixtures of experts that do not fit on one device, or to let each device compute its experts on more tokens at once.
 """
 
 import torch.distributed as dist

@@ -1,9 +1,9 @@
 """Fully sharded data parallelism (FSDP2), ZeRO stage 3: every rank keeps 1/N of everything.
 
-Replicated: nothing; over the axes `data` and `context`, if the mesh has them, what a `shard` group holds (HSDP). Split: the
-batch, along `context` by positions; parameters, gradients and optimizer, each parameter along its first dimension.
-Sent: each block's parameters, gathered in the forward and again in the backward pass; its gradients, reduce-scattered.
-Use it when the model does not fit one device; a `data` axis keeps the gathering within one machine.
+Replicated: nothing; if the mesh has an axis `data` or `context`, each `shard` group along it is a replica (HSDP). Split: the
+batch, along `context` by positions; parameters, gradients and optimizer state, each parameter along its first dimension.
+Sent: each block's parameters, all-gathered in the forward and again in the backward pass; its gradients, reduce-scattered.
+Use it when the model does not fit on one device; with a `data` axis, parameters are gathered within one machine only.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ def build_sharded(run: Run, reshard: bool) -> TrainingProgram:
     """Builds the program of one rank.
 
     Args:
-        run: What is trained.
-        reshard: As in `shard`.
+        run: The run.
+        reshard: Whether a block's parameters are freed after its forward pass; see `shard`.
     """
     device = use_device(run)
     hardware = join_group(run, device)

@@ -1,10 +1,10 @@
-"""Several axes at once: pipelines of stages, each stage split inside its layers, by positions and experts, replicated or sharded.
+"""Several axes at once: pipelines of stages, each split within its layers, by positions and experts, and replicated or sharded.
 
-Replicated: what each axis leaves whole. Split: the layers along `pipe`, the inside of layers along `tensor`, positions along
-`context`, experts along `expert`, the batch along `data`, `shard` and `expert`; along `shard` also parameters, gradients and
-optimizer; with `--shard-optimizer` the optimizer state of replicas, whole parameters to a rank.
-Sent: what `pp`, `tp`, `cp`, `ep` and `fsdp` send, each within its own axis.
-Use it for models that are too large for any one of them: tensor inside a machine, pipe between machines, data outside.
+Replicated: along each axis, everything that it does not split. Split: the layers along `pipe`, the inside of layers along
+`tensor`, positions along `context`, experts along `expert`, the batch along `data`, `shard` and `expert`; along `shard` also
+parameters, gradients and optimizer state; with `--shard-optimizer`, the optimizer state of replicas, whole parameters to a rank.
+Sent: what `pp`, `tp`, `cp`, `ep` and `fsdp` send, each along its own axis.
+Use it for models too large for any single axis: `tensor` within a machine, `pipe` between machines, `data` outermost.
 """
 
 import dataclasses
@@ -37,10 +37,10 @@ from samestep.torch_impl.strategies.c10d import FlatExchange
 
 
 def distribute(run: Run, stage: Stage, mesh: DeviceMesh) -> None:
-    """Splits a stage along one axis after the other, in place; each axis splits what the ones before left.
+    """Splits a stage along one axis after another, in place; each axis splits what the previous ones left.
 
     Args:
-        run: What is trained.
+        run: The run.
         stage: The full stage.
         mesh: All ranks.
     """
@@ -55,13 +55,13 @@ def distribute(run: Run, stage: Stage, mesh: DeviceMesh) -> None:
 
 
 def average_experts(run: Run, stages: Sequence[Stage], mesh: DeviceMesh, device: torch.device) -> Exchange:
-    """Makes the context in which gradients of experts become their mean over all that take other examples, as others do.
+    """Returns the context that averages the gradients of experts over all ranks that take different examples.
 
-    Where they are sharded as well, torch averages them over the ranks along other axes than `expert`.
+    If experts are sharded as well, torch already averages their gradients along all axes except `expert`.
 
     Args:
-        run: What is trained.
-        stages: Those of this rank, after `distribute`.
+        run: The run.
+        stages: The stages of this rank, after `distribute`.
         mesh: All ranks.
         device: The device of this process.
     """
@@ -89,7 +89,7 @@ def build(run: Run[HybridOptions]) -> TrainingProgram:
     exchanges: list[Exchange] = [pipe.copies.exchange, lambda last: loss_parallel()]
     if run.mesh.axis("expert") > 1:
         exchanges.append(average_experts(run, stages, mesh, device))
-    # A mesh that has these axes as one would change which groups add up the norms of experts (torch 2.13).
+    # If the mesh had these axes as one, other groups would add up the norms of experts (torch 2.13).
     if run.workload.model.facts.may_skip and run.mesh.batch_axes:
         exchanges.insert(0, agree_on_reached(run, stages, device, along(mesh, run.mesh.batch_axes)))
     counts = reports and own_part(run).is_first
@@ -102,11 +102,11 @@ def build(run: Run[HybridOptions]) -> TrainingProgram:
 
 
 def spread_optimizer(run: Run, stages: Sequence[Stage], parts: Parts, mesh: DeviceMesh) -> Parts:
-    """Spreads the optimizer state of a rank's stages over the ranks that have the same ones.
+    """Spreads the optimizer state of a rank's stages over the ranks that have the same stages.
 
     Args:
-        run: What is trained.
-        stages: Those of this rank, after `distribute`.
+        run: The run.
+        stages: The stages of this rank, after `distribute`.
         parts: The parts of the program.
         mesh: All ranks.
     """

@@ -1,8 +1,8 @@
-"""Naive vertical split: one stage of the layers per rank, one batch at a time.
+"""Naive model parallelism: one stage of the layers per rank, one batch at a time.
 
 Replicated: nothing. Split: the layers, into contiguous stages of about equal FLOPs.
-Sent: at each boundary the activations forward and their gradients back; all ranks but one wait at any time.
-Use it to hold a model that fits no single device, when nothing better can be had: `pp` keeps the ranks busy.
+Sent: at each stage boundary, activations forward and their gradients back. At any time, all ranks but one wait.
+Use it to hold a model that does not fit on one device, when nothing better is available; `pp` keeps the ranks busy.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from samestep.torch_impl.step import mean_loss
 
 
 class VerticalPass:
-    """The pass of a batch through one rank's stage, and the time that the rank spends waiting for its neighbours."""
+    """Takes a batch through one rank's stage, and measures how long the rank waits for its neighbors."""
 
     def __init__(self, run: Run, pipe: Pipe) -> None:
         (self.index,), model = pipe.stages, run.workload.model
@@ -33,7 +33,7 @@ class VerticalPass:
         self.loss = mean_loss(run, pipe.context)
         self.shapes = output_shapes(run, len(pipe.stage_ranks), run.batch_size // run.passes)
         stages = group_segments(model.segments(), len(pipe.stage_ranks))
-        # Where all up to a boundary is frozen, no gradient comes back.
+        # If everything before a boundary is frozen, no gradient comes back.
         self.takes_gradient, self.gives_gradient = (
             carry_gradients(model, itertools.chain(*stages[:end])) for end in (self.index, self.index + 1)
         )
@@ -41,7 +41,7 @@ class VerticalPass:
         self.waited_seconds = 0.0
 
     def __call__(self, x: Inputs | Handed, y: torch.Tensor) -> torch.Tensor:
-        """Goes forward when the stage before is done, and backward when the stage behind is."""
+        """Runs forward when the previous stage is done, and backward when the next one is; returns the loss."""
         start = time.perf_counter()
         if not self.pipe.has_first:
             given = [self._receive(shape, self.index - 1) for shape in self.shapes[self.index - 1]]
@@ -54,14 +54,14 @@ class VerticalPass:
         else:
             self._hand_on(tensors_of(out))
         for each in tensors_of(x) if self.takes_gradient else ():
-            # What nothing reads has no gradient, and the stage before waits for one.
+            # An activation that nothing reads has no gradient, but the previous stage waits for one.
             gradient = torch.zeros_like(each) if each.grad is None else each.grad
             dist.send(gradient, self.pipe.stage_ranks[self.index - 1])
         self.seconds += time.perf_counter() - start
         return out if self.pipe.has_last else self.pipe.no_loss()
 
     def _hand_on(self, handed: Sequence[torch.Tensor]) -> None:
-        """Sends activations to the stage behind, and goes backward with the gradients that it sends back."""
+        """Sends activations to the next stage, and runs backward with the gradients that come back."""
         for each in handed:
             dist.send(each.detach(), self.pipe.stage_ranks[self.index + 1])
         if self.gives_gradient:
@@ -78,7 +78,7 @@ class VerticalPass:
         return received
 
     def measures(self) -> Mapping[str, float]:
-        """Computes the share of all its steps in which this rank waited for another."""
+        """Returns the share of the time of all steps in which this rank waited for another."""
         return {"idle_share": self.waited_seconds / self.seconds}
 
 

@@ -1,8 +1,8 @@
-"""Pipeline: the layers split over the ranks, the batch into micro-batches that follow each other through them.
+"""Pipeline parallel: the layers are split over the ranks, and the batch into micro-batches that follow each other through them.
 
-Replicated: nothing. Split: the layers, into one stage or two a rank as the schedule wants; the batch, in time.
-Sent: per micro-batch the activations at each boundary, and their gradients back; nothing waits but at start and end.
-Use it when the model fits no single device and the links between them are slow; give it many micro-batches.
+Replicated: nothing. Split: the layers, into one or two stages per rank, depending on the schedule; the batch, in time.
+Sent: for each micro-batch, activations at each stage boundary and their gradients back. Ranks wait only at the start and the end.
+Use it when the model does not fit on one device and the links between devices are slow; give it many micro-batches.
 """
 
 from samestep.common.strategy import Run

@@ -1,8 +1,8 @@
-"""RPC: the stages of a model live on RPC workers, one of which drives them; autograd runs across the calls.
+"""RPC: the stages of a model live on RPC workers, one of which drives them all; autograd runs across the calls.
 
 Replicated: nothing. Split: the layers, into contiguous stages of about equal FLOPs.
-Sent: activations from worker to worker as arguments, gradients back by distributed autograd, calls for every update.
-Use it to see how model parallelism was written before pipelines had an API; one batch at a time, like `mp`.
+Sent: activations from worker to worker as arguments, gradients back by distributed autograd, and calls for every update.
+Use it to see how model parallelism was written before pipelines had an API; it takes one batch at a time, like `mp`.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ HARDWARE = Hardware(note="one process per device", backend="tensorpipe")
 
 
 class DriverProgram:
-    """Rank 0, which takes every step by calling all workers, itself among them."""
+    """The program of rank 0, which takes every step by calling all workers, including itself."""
 
     def __init__(self, run: Run, served: Served, context: StepContext) -> None:
         self.hardware, self._run, self._served = HARDWARE, run, served
@@ -43,7 +43,7 @@ class DriverProgram:
         self._accumulate, self._step, self._losses = accumulation(run, context, WHOLE), 0, list[torch.Tensor]()
 
     def step(self, batch: Batch) -> None:
-        """Goes forward from worker to worker, backward the same way, and updates everywhere."""
+        """Runs forward from worker to worker, backward the same way, and updates all parameters."""
         losses: list[torch.Tensor] = []
         share = correction(self._run.workload.model, self._run.framework, batch)  # the last worker sees no batch
         with dist_autograd.context() as context:
@@ -64,32 +64,32 @@ class DriverProgram:
         return torch.stack(taken).tolist() if taken else []
 
     def agree(self, value: float) -> float:
-        """Returns the value: no other process has losses."""
+        """Returns the value unchanged, because no other process has losses."""
         return value
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Computes logits, stage by stage."""
+        """Returns logits, computed stage by stage."""
         return reduce(lambda x, to: rpc.rpc_sync(to, stages.predict, (x,)), self._workers, as_inputs(inputs)).numpy()
 
     def state(self) -> TrainState:
-        """Fetches every worker's part."""
+        """Returns the state of all workers, merged."""
         return merge(rpc.rpc_sync(worker, stages.snapshot, (self._step,)) for worker in self._workers)
 
     def shards(self) -> None:
-        """Returns None: rank 0 saves what it fetches."""
+        """Returns None, because rank 0 saves the whole state."""
 
     def restore(self, state: TrainState) -> None:
-        """Copies this process's part in place, and waits until every other worker has done so."""
+        """Copies this process's part of the state in place, and waits until every other worker has done the same."""
         self._step = state.step
         self._served.restore(state)
         stages.await_restored(self._workers)
 
     def observe(self, batch: Batch) -> None:
-        """Takes one more step."""
+        """Takes the observed step."""
         self.step(batch)
 
     def sends(self) -> tuple[Send, ...]:
-        """Returns the tensors that calls sent from here."""
+        """Returns the tensors that calls sent from this process."""
         return self._served.sends
 
     def footprint(self) -> tuple[Footprint, ...]:
@@ -97,21 +97,21 @@ class DriverProgram:
         return (self._served.footprint(),)
 
     def measures(self) -> Mapping[str, float]:
-        """Returns nothing: this strategy has no quantities of its own."""
+        """Returns no quantities, because this strategy has none of its own."""
         return {}
 
     def sync(self) -> None:
-        """Waits for the answers that no step waits for, or what they send would count in no step."""
+        """Waits for answers that no step waits for; otherwise their bytes would not be counted."""
         stages.await_answers()
 
     def close(self) -> None:
-        """Leaves the group when every process does."""
+        """Leaves the group together with all other processes."""
         leave_rpc()
 
 
 def build(run: Run) -> DriverProgram | ServingProgram:
     """Builds the program of one process."""
-    use_device(run)  # for its threads
+    use_device(run)  # sets the number of threads
     segments = group_segments(run.workload.model.segments(), run.num_devices)[own_rank()]
     context = StepContext(run.mesh.only_axis)
     stage = build_stage(run, CPU, context, segments, contiguous=False)

@@ -1,9 +1,9 @@
-"""Parameter server: one process holds the parameters, workers pull them, compute, and push gradients back.
+"""Parameter server: one process holds the parameters; workers pull them, compute, and push gradients back.
 
-Replicated: nothing at rest; each worker has a copy while it computes. Split: the batch; parameters from computation.
-Sent: all parameters to each worker and all gradients back, every step; of the ranker's tables only the rows that are
-looked up, while the layers above them stay on the workers under DDP.
-Use it for tables that are far larger than what a step touches, or, asynchronous, where workers come and go.
+Replicated: nothing at rest; each worker has a copy of the parameters while it computes. Split: the batch.
+Sent: all parameters to each worker and all gradients back, in every step; of the ranker's tables, only the rows that are looked
+up, while the layers above the tables stay on the workers under DDP.
+Use it for tables far larger than what a step touches, or, asynchronously, where workers come and go.
 """
 
 import torch.distributed as dist
@@ -25,8 +25,8 @@ HARDWARE = Hardware(note="one process per worker, and one more that serves", bac
 
 
 def build(run: Run[ConsistencyOptions]) -> WorkerProgram | ServingProgram:
-    """Builds the program of a worker, or, on the last rank, of the server."""
-    use_device(run)  # for its threads
+    """Builds the program of a worker or, on the last rank, of the server."""
+    use_device(run)  # sets the number of threads
     join_group(run, CPU)
     among_workers = dist.new_group(range(run.num_devices), group_desc=f"{AXIS_PREFIX}data")
     program = _build_server(run) if dist.get_rank() == run.num_devices else _build_worker(run, among_workers)
@@ -47,5 +47,5 @@ def _build_server(run: Run[ConsistencyOptions]) -> ServingProgram:
     context = StepContext(run.mesh.only_axis)
     stage = build_stage(run, CPU, context, server_segments(run.workload.model)[0])
     served = Served(run, stage, context.recorder, updates_per_step=1 if synchronous else run.num_devices)
-    server.serve(server.Server(served, run.num_devices, synchronous))  # before anyone can call
+    server.serve(server.Server(served, run.num_devices, synchronous))  # before a worker can call it
     return ServingProgram(served, HARDWARE)

@@ -1,9 +1,10 @@
-"""Tensor parallel: the layers themselves are cut, in pairs by column and by row, so that a pair costs one all-reduce.
+"""Tensor parallel: the layers themselves are split, in pairs by column and by row, so a pair costs one all-reduce.
 
-Replicated: the batch, norms, biases behind a sum, convolutions. Split: kernels, heads, the vocabulary, tables of rows.
-Sent: the activations of each pair all-reduced forward, their gradients backward; with --sequence-parallel all-gathered
-and reduce-scattered instead, and sharded between the pairs.
-Use it inside one machine, whose links are fast, for layers that are too large or too slow on one device.
+Replicated: the batch, norms, convolutions, biases added after an all-reduce. Split: kernels, heads, the vocabulary, and tables
+by rows.
+Sent: the activations of each pair, all-reduced forward, and their gradients backward; with --sequence-parallel, both are
+all-gathered and reduce-scattered instead, and stay sharded between the pairs.
+Use it within one machine, whose links are fast, for layers that are too large or too slow for one device.
 """
 
 from torch.distributed.tensor.parallel import loss_parallel

@@ -1,8 +1,8 @@
-"""ZeRO stage 1: DistributedDataParallel, with the optimizer state spread over the ranks.
+"""ZeRO stage 1: DistributedDataParallel with the optimizer state spread over the ranks.
 
 Replicated: parameters, gradients. Split: the batch; the optimizer state, whole parameters to a rank.
-Sent: the gradients, all-reduced; then each rank's updated parameters, broadcast: 3(N-1)/N of their bytes a rank in all.
-Use it when the model and its gradients fit one device, but the optimizer state does not.
+Sent: the gradients, all-reduced; then each rank's updated parameters, broadcast. In all, a rank sends 3(N-1)/N of their bytes.
+Use it when the model and its gradients fit on one device, but the optimizer state does not.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ def build(run: Run) -> TrainingProgram:
     model = wrap(run, bare)
     whole = build_optimizer(run.optimizer, bare.parameters(), matrices_of(run, bare))
     groups = [dict(group) for group in whole.param_groups]
-    # As views of one bucket a rank's parameters take one broadcast.
+    # As views of one bucket, a rank's parameters need only one broadcast.
     inner = functools.partial(leave, whole)
     optimizer = ZeroRedundancyOptimizer(groups, inner, parameters_as_bucket_view=True)  # pyrefly: ignore[bad-argument-type]
     is_plain = not order_ranks(run, model)
@@ -43,7 +43,7 @@ def build(run: Run) -> TrainingProgram:
         hardware=hardware,
         context=context,
         model=model,
-        predict=bare,  # after a forward pass without gradients, DDP's next one would not broadcast the buffers
+        predict=bare,  # after a forward pass without gradients, DDP would not broadcast buffers in its next one
         optimizer=optimizer,
         averages_gradients=is_plain,
         exchange=exchange,

@@ -1,9 +1,9 @@
-"""ZeRO stage 2: gradients and optimizer sharded; the parameters whole from the forward to the end of the backward pass.
+"""ZeRO stage 2: gradients and optimizer state are sharded; parameters are whole from the forward pass to the end of the backward.
 
-Replicated: nothing between two steps; within a step, the parameters. Split: the batch; parameters, gradients and
-optimizer, each parameter along its first dimension.
-Sent: each block's parameters, gathered once a step; its gradients, reduce-scattered.
-Use it when parameters and activations fit one device, but gradients and optimizer do not; it sends less than `fsdp`.
+Replicated: nothing between steps; within a step, the parameters. Split: the batch; parameters, gradients and optimizer state,
+each parameter along its first dimension.
+Sent: each block's parameters, all-gathered once a step; its gradients, reduce-scattered.
+Use it when parameters and activations fit on one device, but gradients and optimizer state do not; it sends less than `fsdp`.
 """
 
 from samestep.common.strategy import Run

@@ -49,7 +49,7 @@ def adapt(run: Run, model: nn.Module, device: torch.device) -> None:
     """Changes in which type, and by whose code, a model is computed, in place, once it has its weights.
 
     Args:
-        run: What is trained.
+        run: The run.
         model: The model, or a stage of it.
         device: The device that it computes on.
     """

@@ -13,7 +13,7 @@ def compile_model(run: Run, model: nn.Module) -> None:
     """Has a model compiled at its first call if the run asks for it, in place.
 
     Args:
-        run: What is trained.
+        run: The run.
         model: The model, or a stage of it, before a strategy wraps it.
     """
     if run.techniques.compile:

@@ -40,7 +40,7 @@ def order_passes(run: Run, model: nn.Module) -> None:
     """Has the gradients of the micro-batches of a rank added up in order if the run asks for it.
 
     Args:
-        run: What is trained.
+        run: The run.
         model: The model, which `fully_shard` may have sharded.
     """
     if run.techniques.fixed_order is None or run.passes == 1:
@@ -85,7 +85,7 @@ def order_ranks(run: Run, model: nn.Module) -> bool:
     """Has DDP or `fully_shard` add up the gradients of all ranks in order, without a mean; returns whether the run asks for it.
 
     Args:
-        run: What is trained.
+        run: The run.
         model: The model as it was wrapped or sharded.
     """
     if run.techniques.fixed_order is None:

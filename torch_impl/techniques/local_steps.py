@@ -120,7 +120,7 @@ def take_apart(run: Run, model: DistributedDataParallel, held: LocalState) -> Ra
     """Makes the ranks of a run take local steps; returns None if the run does not ask for that.
 
     Args:
-        run: What is trained.
+        run: The run.
         model: The model as DDP wrapped it.
         held: What the process holds.
     """

@@ -48,7 +48,7 @@ def mix_precision(run: Run, model: nn.Module, device: torch.device) -> None:
     """Makes a model compute in a two-byte dtype if the run asks for it, in place.
 
     Args:
-        run: What is trained.
+        run: The run.
         model: The model, or a stage of it; its class changes, so that copies of it compute so as well.
         device: The device that it computes on.
 
@@ -84,7 +84,7 @@ def require(run: Run, device: torch.device) -> None:
     """Makes sure that a device computes in the type that the run asks for.
 
     Args:
-        run: What is trained.
+        run: The run.
         device: The device of this process.
 
     Raises:
@@ -165,7 +165,7 @@ def scaler_of(run: Run, context: StepContext) -> LossScaler | None:
     """Returns the scaler of a run; None where gradients in its type do not vanish.
 
     Args:
-        run: What is trained.
+        run: The run.
         context: Holds the scale for the backward passes.
     """
     return LossScaler(context) if run.techniques.precision == "fp16" else None
@@ -178,7 +178,7 @@ def keep_dtypes(run: Run, model: nn.Module) -> None:
     """Makes a model compute in the dtypes of the user's file if the run asks for it, in place.
 
     Args:
-        run: What is trained.
+        run: The run.
         model: The model, or a stage of it; the classes of its modules change, so that copies compute so as well.
     """
     if not run.techniques.keep_dtypes:

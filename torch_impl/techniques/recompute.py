@@ -23,7 +23,7 @@ def recompute(run: Run, model: nn.Module) -> None:
     """Has the inner segments of a model recomputed if the run asks for it, in place; of a user's model its blocks.
 
     Args:
-        run: What is trained.
+        run: The run.
         model: The model, which may be on the meta device, or what a stage has left of it.
     """
     if not run.techniques.recompute:
