@@ -12,8 +12,8 @@ from typing import NamedTuple
 STOPPED = ("T", "t")
 """The states of a process that SIGSTOP or a debugger holds."""
 _ENDED = ("Z", "X")
-_STATE, _PARENT, _STARTED = 0, 1, 19
-_KILL_SECONDS, _PAUSE_SECONDS = 3.0, 0.02
+_STATE, _PARENT, _STARTED, _MEMORY, _ENVIRONMENT, _ENVIRONMENT_END = 0, 1, 19, 20, 47, 48
+_KILL_SECONDS, _PAUSE_SECONDS, _EXEC_SECONDS = 3.0, 0.02, 1.0
 
 
 class Process(NamedTuple):
@@ -48,6 +48,28 @@ def look(pid: int) -> Process | None:
         return None
     fields = after.split()
     return Process(pid, int(fields[_STARTED]), int(fields[_PARENT]), fields[_STATE], before.partition(" (")[2])
+
+
+def read_environment(pid: int) -> list[bytes]:
+    """Reads the environment with which a process's program was started; empty for one that has ended, or is another user's.
+
+    Linux shows no environment while a process changes from one program to the next (execve); the end of that is waited for.
+
+    Args:
+        pid: The number of the process.
+
+    Returns:
+        The variables as NAME=VALUE.
+    """
+    folder, deadline = Path(f"/proc/{pid}"), time.monotonic() + _EXEC_SECONDS
+    with contextlib.suppress(OSError):
+        while not (text := (folder / "environ").read_bytes()) and time.monotonic() < deadline:
+            fields = (folder / "stat").read_text(errors="replace").rpartition(") ")[2].split()
+            if fields[_MEMORY] == "0" or "0" != fields[_ENVIRONMENT] == fields[_ENVIRONMENT_END]:
+                break  # it has ended, or was given no variables
+            time.sleep(_PAUSE_SECONDS / 10)
+        return text.split(b"\0")
+    return []
 
 
 def is_stopped(pid: int) -> bool:

@@ -1,6 +1,5 @@
 """Runs a command that the user did not start: it has no terminal, and it and what it started end with this process."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -9,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.runtime.parent.processes.started import STARTED, hold_signals
-from samestep.common.runtime.processes import Process, descendants, kill_all, look
+from samestep.common.runtime.processes import Process, descendants, kill_all, look, read_environment
 from samestep.common.steps.recording import VARIABLE
 
 _END_SECONDS, _PAUSE_SECONDS = 5.0, 0.02
@@ -75,9 +74,6 @@ class BackgroundCommand:
 
     def _left(self) -> list[Process]:
         """Returns the processes that have its environment, wherever they hang by now."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):  # it has ended, or is another user's
-                if self._mark in path.read_bytes().split(b"\0"):
-                    found.append(look(int(path.parent.name)))
-        return [each for each in found if each is not None and each.pid != self._process.pid]
+        others = (int(path.name) for path in Path("/proc").glob("[0-9]*") if path.name != str(self._process.pid))
+        found = [look(pid) for pid in others if self._mark in read_environment(pid)]
+        return [each for each in found if each is not None]

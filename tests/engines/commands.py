@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from samestep.common.runtime.processes import read_environment
+
 ROOT = Path(__file__).parents[2]
 WORKLOAD = ["--workload", "digits-mlp+width=32", "--batch-size", "48", "--dtype", "float64", "--devices", "2"]
 ENDLESS = ["--steps", "9000000", "--no-parity"]
@@ -83,6 +85,5 @@ def workers_of(directory: Path) -> list[int]:
 def processes_with(variable: str, value: str) -> Iterator[int]:
     """The processes that have a variable of the environment, such as the tasks that Slurm runs on a node."""
     for each in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if f"{variable}={value}".encode() in (each / "environ").read_bytes().split(b"\0"):
-                yield int(each.name)
+        if f"{variable}={value}".encode() in read_environment(int(each.name)):
+            yield int(each.name)
