@@ -23,26 +23,26 @@ Remedies = Mapping[str, Amendments]
 """The name of what would have to be accepted -> what compensates for it."""
 _GELUS = {"exact gelu": "none", "gelu by tanh": "tanh"}
 _KERAS_ADAM = re.compile("Adam.?|Nadam")
-"""The optimizers by the names of their classes; ours are not capitalised, and add epsilon where torch does."""
+"""Class names of Keras' Adam optimizers. samestep's own have lowercase names and add epsilon where torch does."""
 
 
 def compensate(case: PortCase, verdict: PortVerdict, accepted: Collection[str]) -> Remedies:
-    """Returns what compensates for those parts of a first difference that are accepted.
+    """Returns the amendments that compensate for the accepted parts of a first difference.
 
     Args:
         case: Both implementations.
-        verdict: Names the first difference.
-        accepted: The names of what is accepted.
+        verdict: The verdict that names the first difference.
+        accepted: The names of the accepted differences.
     """
     if not accepted:
         return {}
-    with np.errstate(all="ignore"):  # ways that fit what was seen may not be numbers elsewhere
+    with np.errstate(all="ignore"):  # a fitted formula may give NaN elsewhere
         remedies = _BY_PHASE.get(verdict.phase, _left_out)(case, verdict)
     return {name: remedy for name, remedy in remedies.items() if name in accepted}
 
 
 def _of_forward(case: PortCase, verdict: PortVerdict) -> Remedies:
-    """Returns what amends every layer that is set otherwise, and what stands before the first that gets something else."""
+    """Returns the amendments for layers whose settings differ, and for the first layer that is given something else."""
     found: dict[str, Amendments] = {}
     for layer in case.layers:
         for name, settings in _of_settings(layer).items():
@@ -69,7 +69,7 @@ def _of_settings(layer: Aligned) -> dict[str, Settings]:
 
 
 def _between(case: PortCase) -> Remedies:
-    """Returns what the first layer gets instead of what it was given, where its counterpart is given something else."""
+    """Returns the amendment for the first layer whose input differs from that of its counterpart."""
     for number, layer in enumerate(case.layers):
         is_last = layer.source.kind == OUTPUTS
         both = layer.output if is_last else layer.inputs
@@ -86,7 +86,7 @@ def _between(case: PortCase) -> Remedies:
 
 
 def _pooled(before: Sequence[Aligned], target: np.ndarray) -> Turned | None:
-    """Returns how torch makes of what it has at hand what the target has pooled."""
+    """Returns how to pool the output of an earlier torch layer to get the target; None if no pooling gives it."""
     for layer in reversed(before):
         axes = _layout(layer.source.output, layer.output[0])
         if layer.family == FUNCTION or layer.source.name.endswith("()") or axes is None or len(axes) < 3:
@@ -98,12 +98,12 @@ def _pooled(before: Sequence[Aligned], target: np.ndarray) -> Turned | None:
 
 
 def _layout(given: np.ndarray, aligned: np.ndarray) -> tuple[int, ...] | None:
-    """Returns how the axes of torch's array were permuted to be aligned."""
+    """Returns the permutation of axes that turned torch's array into the aligned one; None if there is none."""
     return next((axes for axes in layouts(given.ndim) if np.array_equal(given.transpose(axes), aligned)), None)
 
 
 def _left_out(case: PortCase, verdict: PortVerdict) -> Remedies:
-    """Returns what is accepted by the name of its phase: it is not compared."""
+    """Returns no amendments under the name of the phase: a difference that is accepted by that name is not compared."""
     return {verdict.phase: Amendments()}
 
 

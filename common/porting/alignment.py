@@ -28,7 +28,7 @@ from samestep.common.porting.model_trace import LayerCall, ModelTrace
 from samestep.common.porting.trimming import Trim, find_trim, merged
 
 Sides = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
-"""Arrays by role or name, torch's and TensorFlow's."""
+"""The arrays of torch and of TensorFlow, by role or name."""
 _SIDES = ("source", "target")
 OUTPUTS = "outputs"
 """The kind of the last call of an alignment: what the model returns."""
@@ -36,16 +36,16 @@ OUTPUTS = "outputs"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Aligned:
-    """Two calls, one of each model, that compute the same.
+    """Two calls, one of each model, that compute the same thing.
 
     Attributes:
         source: The source's call.
-        target: The target's.
+        target: The target's call.
         family: The family of their layers.
         inputs: The first input of both; None if it cannot be compared.
         output: The output of both.
-        evaluated: The same in evaluation, if known.
-        gradient: The gradient of the loss by the output, if known.
+        evaluated: The output of both in evaluation, if known.
+        gradient: The gradient of the loss with respect to the output, if known.
         params: The params of each side, by role, in the neutral layout.
         buffers: The buffers of each side, by role, in the neutral layout.
     """
@@ -62,22 +62,22 @@ class Aligned:
 
     @property
     def names(self) -> str:
-        """Both layers, as messages have them."""
+        """The names of both layers, as they appear in messages."""
         ours, theirs = (f"`{call.name}`" if call.name else "the model itself" for call in (self.source, self.target))
         return f"{{a:key}} {ours}, {{b:key}} {theirs}"
 
 
 def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: Sides) -> list[Aligned]:
-    """Aligns the calls of two models by the parameters that their layers hold; between these, by family and order.
+    """Aligns the calls of two models: layers by their matched parameters, and the calls between them by family and order.
 
     Args:
         matching: The matching of the parameters.
         source: The source's trace.
-        target: The target's.
-        weights: What both started from, parameters and buffers by neutral name.
+        target: The target's trace.
+        weights: The parameters and buffers that both started from, by neutral name.
 
     Returns:
-        In torch's order; the last one is what the models return.
+        The aligned calls in torch's order. The last one holds what the models return.
     """
     anchors = anchors_of(matching, source.calls, target.calls)
     held = _held(matching, weights)
@@ -97,12 +97,12 @@ def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: S
 
 
 def _pools(one: LayerCall, other: LayerCall) -> bool:
-    """Returns whether one side pools what it looks up in the same call: its counterpart is then what the other pools."""
+    """Returns whether one side pools in the same call that looks rows up; its counterpart is then the other side's pooling."""
     return one.kind == "EmbeddingBag" and one.output.ndim < other.output.ndim
 
 
 def _is_moved(one: np.ndarray, other: np.ndarray) -> bool:
-    """Returns whether two arrays differ by what makes no difference to what is dropped: a ReLU before or after a dropout."""
+    """Returns whether two arrays differ only by a step that commutes with dropout, such as a ReLU before or after it."""
     is_turned = sorted(one.shape) == sorted(other.shape)
     holds_same = is_turned and has_same_numbers(one, other)
     return not holds_same and is_same(without_steps(one), without_steps(other))
@@ -111,7 +111,7 @@ def _is_moved(one: np.ndarray, other: np.ndarray) -> bool:
 def _joined(
     matching: Matching, source: Sequence[LayerCall], target: Sequence[LayerCall]
 ) -> Iterator[tuple[int, Aligned]]:
-    """Projections that one side computes as one and the other as three, the three put together; with torch's place."""
+    """Yields projections that one side computes in one call and the other in three, the three joined, with torch's place."""
     for pair in matching.pairs:
         if pair.change not in IN_PIECES or len(pair.source[0].shape) < 2:
             continue
@@ -120,7 +120,7 @@ def _joined(
             for side, calls in ((pair.source, source), (pair.target, target))
         ]
         if sorted(map(len, sides)) != [1, 3]:
-            continue  # inside of an attention that is recorded as one, or called more than once
+            continue  # inside an attention layer that is recorded as one call, or called more than once
         one, other = ([calls[place] for place in side] for side, calls in zip(sides, (source, target), strict=True))
         yield max(sides[0]), Aligned(_join(one), _join(other), "linear", None, (_join(one).output, _join(other).output))
 
@@ -135,7 +135,7 @@ def _join(calls: Sequence[LayerCall]) -> LayerCall:
 def _between(
     anchors: Sequence[tuple[int, int]], source: Sequence[LayerCall], target: Sequence[LayerCall]
 ) -> Iterator[tuple[int, int]]:
-    """Yields the calls between two anchors, aligned by family."""
+    """Yields the places of calls between the anchors that belong together, aligned by family."""
     rising = [(-1, -1)]
     for i, j in anchors:
         if j > rising[-1][1]:
@@ -153,7 +153,7 @@ def _between(
 
 
 def _held(matching: Matching, weights: Sides) -> dict[tuple[str, str], tuple[dict[str, np.ndarray], ...]]:
-    """(side, call) -> parameters and buffers by role."""
+    """Returns the parameters and the buffers by role, for each (side, name of a call)."""
     held: dict[tuple[str, str], tuple[dict[str, np.ndarray], ...]] = {}
     for both in matching.layers:
         for side, layer, values in zip(_SIDES, both, weights, strict=True):
@@ -176,10 +176,10 @@ def _aligned(
     sides = [held.get((side, call.name), nothing) for side, call in zip(_SIDES, (one, other), strict=True)]
     inputs = None
     families = {family(one), family(other)}
-    is_mixed = families == {"convolution", "linear"}  # of single pixels
+    is_mixed = families == {"convolution", "linear"}  # a convolution of single pixels is a linear layer
     same = OTHER in families or len(families) == 1 or is_mixed
     if same and first is not None and first.inputs and other.inputs:
-        # attention as one layer gets other inputs than its last projection
+        # an attention layer that is one call has other inputs than its output projection
         ours, theirs = first.inputs[0], other.inputs[0]
         given = turned(ours, axes), theirs
         if given[0].shape != theirs.shape:
@@ -209,7 +209,7 @@ def _both(one: np.ndarray | None, other: np.ndarray | None, axes: tuple[int, ...
 
 
 def _returned(source: ModelTrace, target: ModelTrace) -> Aligned:
-    """Aligns what the models return; the loss takes the classes of each position from where that side's model has them."""
+    """Aligns the outputs of the models. Axes may be permuted, since each side's loss has its own axis for the classes."""
     one, other = source.outputs, target.outputs
     axes = nearest_layout(one, other) if one.shape != other.shape else tuple(range(one.ndim))
     calls = [

@@ -1,4 +1,4 @@
-"""Which calls of two models surely belong together: those of layers whose parameters were matched."""
+"""Finds the calls of two models that certainly belong together: those of layers whose parameters were matched."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,15 +15,15 @@ IN_PIECES = ("split", "packed")
 def anchors_of(
     matching: Matching, source: Sequence[LayerCall], target: Sequence[LayerCall]
 ) -> dict[tuple[int, int], int | None]:
-    """Returns the calls of matched layers that belong together, and the source's call that gets the same input.
+    """Returns pairs of calls of matched layers, each with the source's call that is given the target's input; None if unknown.
 
-    Where one call does what several do on the other side, the last of these computes the result. With convolutions, which
-    follow each other, the first gets the same input; with other layers, that is not known.
+    If several calls on one side do what one call does on the other, the last of them computes the result. Of
+    convolutions, which follow each other, the first is given the same input. For other layers, that is not known.
 
     Args:
         matching: The matching of the parameters.
         source: The source's calls.
-        target: The target's.
+        target: The target's calls.
     """
     places = [places_of(calls) for calls in (source, target)]
     both = [pair.layers for pair in matching.pairs if pair.change not in IN_PIECES]
@@ -44,7 +44,7 @@ def anchors_of(
 def _partners(
     ours: Sequence[int], theirs: Sequence[int], source: Sequence[LayerCall], target: Sequence[LayerCall]
 ) -> Iterator[tuple[int, int]]:
-    """Yields the calls of a layer with those of its counterpart: what is given the same, else is as large, else in order."""
+    """Pairs the calls of a layer with its counterpart's: by equal inputs, then by the size of the output, then in order."""
     left = list(theirs)
     for i in ours[: len(left)]:
         one, best = source[i], left[0]
@@ -55,7 +55,7 @@ def _partners(
 
 
 def _is_given(one: LayerCall, other: LayerCall) -> bool:
-    """Returns whether two calls are given the same numbers, in whatever order."""
+    """Returns whether two calls are given the same numbers, in any order."""
     return has_same_numbers(*(call.inputs[0] if call.inputs else np.zeros(0) for call in (one, other)))
 
 

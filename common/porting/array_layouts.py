@@ -6,13 +6,13 @@ from samestep.common.porting.families import OTHER, SPATIAL, family_of
 from samestep.common.porting.model_trace import IS_FUNCTION, LayerCall
 
 Both = tuple[np.ndarray, np.ndarray]
-"""Torch's array in TensorFlow's layout, and TensorFlow's."""
+"""Torch's array in TensorFlow's layout, and TensorFlow's own."""
 FLOAT32 = 1e-7
-"""What a constant that was rounded to float32 changes: 2^-24 of it, in a few places."""
+"""The relative deviation that constants rounded to float32 can cause: each is off by at most 2^-24."""
 _BEYOND = 1e3
-"""How many times as large as all visible elements the numbers are that a mask adds."""
+"""How many times as large as every visible element a number must be to count as added by a mask."""
 _SPREAD = 1e-2
-"""How far apart elements that are hidden by a large number may be, relative to that number."""
+"""How far apart elements hidden by the same large number may be, relative to that number."""
 
 
 def family(call: LayerCall) -> str:
@@ -32,9 +32,9 @@ def find_axes(family: str, one: LayerCall, other: LayerCall) -> tuple[int, ...]:
     """Returns how the axes of torch's results are permuted to TensorFlow's.
 
     Args:
-        family: What the calls are.
-        one: Torch's.
-        other: TensorFlow's.
+        family: The family of the calls.
+        one: Torch's call.
+        other: TensorFlow's call.
     """
     if family in SPATIAL and one.output.ndim > 2:
         return layouts(one.output.ndim)[other.settings.get("data_format") != "channels_first"]
@@ -42,11 +42,11 @@ def find_axes(family: str, one: LayerCall, other: LayerCall) -> tuple[int, ...]:
 
 
 def nearest_layout(array: np.ndarray, other: np.ndarray) -> tuple[int, ...]:
-    """Returns the permutation that makes torch's array most like TensorFlow's; None if no layout has its shape.
+    """Returns the permutation that brings torch's array nearest to TensorFlow's; the identity if no layout has its shape.
 
     Args:
-        array: Torch's.
-        other: TensorFlow's.
+        array: Torch's array.
+        other: TensorFlow's array.
     """
     first, *rest = layouts(array.ndim)
     fitting = [axes for axes in (first, *rest) if array.transpose(axes).shape == other.shape]
@@ -54,7 +54,7 @@ def nearest_layout(array: np.ndarray, other: np.ndarray) -> tuple[int, ...]:
 
 
 def turned(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """Permutes an array's axes, if it has as many.
+    """Permutes the axes of an array; one that has another number of axes is returned unchanged.
 
     Args:
         array: The array.
@@ -114,9 +114,9 @@ def has_same_numbers(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def without_steps(array: np.ndarray) -> np.ndarray:
-    """Returns what of an array is not changed by a ReLU, a positive factor, or another order or shape of its elements.
+    """Reduces an array to what a ReLU, a positive factor, a reshape or a permutation does not change.
 
-    It makes no difference whether elements are dropped before or after any of these.
+    Dropout has the same effect before and after any of these.
 
     Args:
         array: The array.
@@ -126,7 +126,7 @@ def without_steps(array: np.ndarray) -> np.ndarray:
 
 
 def hidden(array: np.ndarray) -> np.ndarray:
-    """Returns which elements a mask hides: those that are not finite, and low ones that are beyond everything else.
+    """Returns which elements a mask hides: those that are not finite, and negative ones far larger in size than all others.
 
     Args:
         array: Scores of an attention, or anything.
@@ -155,11 +155,11 @@ def apart_but_hidden(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def squeezed(one: np.ndarray, other: np.ndarray) -> Both:
-    """Gives torch's array TensorFlow's shape if they differ only in dims of size one: torch keeps the dims that it pools away.
+    """Returns both arrays, torch's in TensorFlow's shape if only dims of size one differ: torch keeps the dims that it pools.
 
     Args:
-        one: Torch's.
-        other: TensorFlow's.
+        one: Torch's array.
+        other: TensorFlow's array.
     """
     is_same = one.shape != other.shape and one.squeeze().shape == other.squeeze().shape
     return (one.reshape(other.shape) if is_same else one), other

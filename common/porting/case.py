@@ -21,11 +21,11 @@ Hyper = Mapping[str, object]
 LAYER_BOUND = 1e-12
 """How far a layer may be from its counterpart in float64, relative to its largest element."""
 CURVE_BOUND = 1e-10
-"""How far the loss of any step of the curve may be, relative."""
+"""How far apart the losses of a step of the curve may be, relative."""
 MOST_OFF = 1e-3
 """The largest deviation of a loss that is allowed, however much the steps amplify."""
 GROWTH = 30.0
-"""By how much a deviation may grow from the layer that has the constant to the outputs, and back."""
+"""The factor by which a deviation may grow from the layer with the constant to the outputs, and in the backward pass."""
 SAME, CONSTANTS, DIFFERENT = "same", "constants", "different"
 
 
@@ -39,10 +39,10 @@ class PortVerdict:
         phase: Where the first difference is: forward, dropout, loss, evaluation, backward, buffers, update,
             curve; "" if none.
         source: The source's layer or parameter that differs first.
-        target: The target's.
-        deviation: How far it is off, relative.
+        target: The target's layer or parameter that differs first.
+        deviation: The relative deviation.
         cause: The cause in words; "" if no known cause explains it.
-        notes: Differences that do no harm.
+        notes: Harmless differences.
     """
 
     kind: str
@@ -62,11 +62,11 @@ class PortCase:
     Attributes:
         matching: The matching of their parameters.
         source: The source's trace.
-        target: The target's.
+        target: The target's trace.
         weights: The parameters and buffers of the source, and of the target, by neutral name.
         frameworks: The frameworks of the source and of the target.
-        accepted: The names of accepted differences; the source's trace was made to behave as the target does, where that
-            affects numbers.
+        accepted: The names of accepted differences. Where they affect numbers, the source was traced with the target's
+            behavior.
     """
 
     matching: Matching
@@ -78,19 +78,20 @@ class PortCase:
 
     @functools.cached_property
     def layers(self) -> Sequence[Aligned]:
-        """Their calls, aligned."""
+        """The calls of both implementations, aligned."""
         return align(self.matching, self.source, self.target, self.weights)
 
     def updates(self, pair: Pair) -> tuple[Hyper, Hyper]:
-        """Returns the settings of both optimizers for matched parameters; nothing if they are not known."""
+        """Returns the settings of both optimizers for matched parameters; empty where they are not known."""
         ours, theirs = pair.source[0].neutral, pair.target[0].neutral
         return self.source.optimizer.get(ours, {}), self.target.optimizer.get(theirs, {})
 
     def allowed_deviations(self) -> list[float]:
         """Returns how far the loss of each step of the curve may be off, relative.
 
-        It is at least CURVE_BOUND, and otherwise what the layers are off by, or what Keras keeps of an update in float32, as the
-        steps amplify it. How much they do is seen in the source's own curve from weights that were moved a little.
+        The bound is at least CURVE_BOUND. Otherwise it is the deviation of the layers, or of hyper-parameters that
+        Keras keeps in float32, amplified by the steps. How much they amplify is measured in the source's own curve from
+        slightly perturbed weights.
         """
         start, growth, found = max(self._rounded(), *(apart(*layer.output) for layer in self.layers)), 1.0, []
         for number, one in enumerate(self.source.losses):
@@ -100,7 +101,7 @@ class PortCase:
         return found
 
     def _rounded(self) -> float:
-        """Returns how far rates and momenta are off that Keras rounds to float32 in a float64 run; relative."""
+        """Returns the largest relative error of the rates and momenta that Keras rounds to float32 in a float64 run."""
         rates = (relative(*both) for both in zip(self.source.rates, self.target.rates, strict=False))
         settings = [*self.source.optimizer.values(), *self.target.optimizer.values()]
         momenta = {
@@ -111,7 +112,7 @@ class PortCase:
 
 
 def off(layer: Aligned) -> float:
-    """Returns how far a layer is off: its outputs, or what goes in."""
+    """Returns the larger of the deviations of a layer's output and of its input."""
     return max(apart(*layer.output), 0.0 if layer.inputs is None else apart(*layer.inputs))
 
 
@@ -122,11 +123,11 @@ def first_difference(
 
     Args:
         phase: As in `PortVerdict`.
-        where: Between which layers; "" if `seen` says it.
+        where: The layers between which it is; "" if `seen` says it.
         seen: What differs.
-        cause: Why, if that is known.
+        cause: The cause, if it is known.
         names: The names of both layers.
-        deviation: By how much.
+        deviation: The relative deviation.
     """
     said = ": ".join(filter(None, ("first difference", where, seen, cause)))
     source, target = names
@@ -141,20 +142,20 @@ def different(phase: str, layer: Aligned, deviation: float, seen: str, cause: st
     Args:
         phase: As in `PortVerdict`.
         layer: The layer.
-        deviation: By how much.
+        deviation: The relative deviation.
         seen: What differs.
-        cause: Why, if that is known.
-        where: Between which layers, if not in the layer.
+        cause: The cause, if it is known.
+        where: The layers between which it is, if it is not in `layer` itself.
     """
     return first_difference(phase, where or layer.names, seen, cause, (layer.source.name, layer.target.name), deviation)
 
 
 def differ(what: str, both: Both) -> str:
-    """Returns how far two arrays are apart, in words, and where, if it is not everywhere.
+    """Says how far apart two arrays are, and where they differ if that is not everywhere.
 
     Args:
-        what: What they are.
-        both: Torch's and TensorFlow's.
+        what: The subject of the sentence.
+        both: The arrays of torch and TensorFlow.
     """
     one, other = both
     if one.shape != other.shape:
@@ -165,7 +166,7 @@ def differ(what: str, both: Both) -> str:
 
 
 def _place(one: np.ndarray, other: np.ndarray) -> str:
-    """Returns where two arrays differ, if it is not everywhere."""
+    """Says where two arrays differ, if only along the border or at one position; otherwise returns ""."""
     with np.errstate(all="ignore"):
         off = ~(np.abs(one - other) <= LAYER_BOUND * np.abs(one).max())
     if one.ndim == 4 and min(one.shape[1:3]) > 2 and off.any() and not off[:, 1:-1, 1:-1].any():

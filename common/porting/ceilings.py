@@ -1,4 +1,4 @@
-"""Activations with an upper limit in one implementation: if no number of the batch reaches it, outputs agree."""
+"""Notes on activations whose upper limits differ: if no number of the batch reaches the limit, the outputs agree."""
 
 from collections.abc import Iterator
 
@@ -6,12 +6,12 @@ from samestep.common.porting.case import PortCase
 from samestep.common.porting.model_trace import LayerCall
 
 _CLIPPING = ("hardtanh", "clamp", "clip", "clipbyvalue", "minimum")
-"""Modules, functions of torch and operations of TensorFlow whose output is limited to a number that the call was given."""
+"""Modules, functions of torch and operations of TensorFlow whose output is limited by an argument of the call."""
 _NO_END = "without end"
 
 
 def notes_on_ceilings(case: PortCase) -> Iterator[str]:
-    """Yields a note for each activation whose limit is not that of its counterpart, which may have none.
+    """Yields a note for each activation whose upper limit differs from that of its counterpart, which may have none.
 
     Args:
         case: Both implementations, whose outputs agree.
@@ -23,7 +23,7 @@ def notes_on_ceilings(case: PortCase) -> Iterator[str]:
 
 
 def _ceiling(call: LayerCall) -> str:
-    """Says how far an activation grows; "" of what is none of these."""
+    """Says how far an activation grows; "" for any other call."""
     kind = call.kind.lower()
     if kind == "relu6":
         return "up to 6"

@@ -1,7 +1,7 @@
 """How a parameter of torch becomes one of TensorFlow: what is transposed, reshaped, split, packed, reordered or summed.
 
-The arrays of torch come in the neutral layout, in which a kernel is [inputs, outputs] and a filter [height, width, inputs,
-outputs]: Keras' own. What remains are the layers that the two frameworks hold in different pieces.
+Torch's arrays are given in the neutral layout, which is Keras': a kernel is [inputs, outputs], a filter [height, width,
+inputs, outputs]. The changes are for layers that the two frameworks divide into different parameters.
 """
 
 import dataclasses
@@ -20,10 +20,10 @@ GATES = ("r, z, n", "z, r, n")
 
 @dataclasses.dataclass(frozen=True)
 class Rearrangement:
-    """One way from torch's arrays to TensorFlow's.
+    """A way to make TensorFlow's arrays from torch's.
 
     Attributes:
-        words: What a table says of it; "" if the permutation says everything.
+        words: Its description in a table; "" if the permutation says everything.
         make: (torch's arrays, TensorFlow's shapes) -> TensorFlow's arrays.
         undo: (TensorFlow's arrays, torch's shapes) -> torch's arrays, from which `make` makes the same arrays again.
         is_summed: Whether torch's arrays are summed, so that each of their gradients is that of the sum.
@@ -58,7 +58,7 @@ def _pack(arrays: Arrays, shapes: Shapes) -> list[np.ndarray]:
 
 
 def _swap_gates(array: np.ndarray) -> np.ndarray:
-    """Exchanges the first two of a GRU's three gates; done twice, nothing has changed."""
+    """Exchanges the first two of a GRU's three gates; doing it twice changes nothing."""
     one, two, new = np.split(array, 3, axis=-1)
     return np.concatenate([two, one, new], axis=-1)
 
@@ -75,7 +75,7 @@ def _reverse_space(arrays: Arrays, shapes: Shapes) -> list[np.ndarray]:
 
 
 def _share_out(array: np.ndarray) -> list[np.ndarray]:
-    """Returns two arrays whose sum is one: the second is zero."""
+    """Returns two arrays that add up to the given one: the array itself and zeros."""
     return [array, np.zeros_like(array)]
 
 

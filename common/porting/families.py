@@ -20,5 +20,5 @@ _BY_KIND = {
 
 
 def family_of(kind: str) -> str:
-    """Returns the family of a class of layers or of a function; "other" is what the user wrote."""
+    """Returns the family of a layer class or function; "other" for unknown ones, such as the user's own."""
     return _BY_KIND.get(kind, OTHER)

@@ -20,11 +20,11 @@ from samestep.common.porting.words import say
 from samestep.common.workload.models.layer import ParameterLayer
 
 _NEAR = 2
-"""How many calls after a layer an activation of its result may be."""
+"""How many calls after a layer its activation may come."""
 
 
 def go_forward(case: PortCase) -> tuple[PortVerdict | None, list[Aligned], float]:
-    """Goes through the layers; returns the first difference, the layers with constants, and the bound that is left.
+    """Returns the first difference, the layers whose constants differ in float32, and the bound for all layers after them.
 
     A deviation that is no more than a constant in float32 explains, and that has no other cause, counts as such a constant.
     Layers after it may be off by a little more.
@@ -32,7 +32,7 @@ def go_forward(case: PortCase) -> tuple[PortVerdict | None, list[Aligned], float
     constants: list[Aligned] = []
     bound = LAYER_BOUND
     for number, layer in enumerate(case.layers):
-        if layer.family == FUNCTION:  # aligned since it computes the same, but for a constant in float32
+        if layer.family == FUNCTION:  # aligned because it computes the same, except for constants in float32
             if bound < (deviation := apart_but_hidden(*layer.output)) <= FLOAT32:
                 constants.append(layer)
                 bound = max(bound, GROWTH * deviation)
@@ -59,7 +59,7 @@ def _inside(case: PortCase, number: int, layer: Aligned, deviation: float) -> Po
 
 
 def _between(case: PortCase, number: int, layer: Aligned, deviation: float) -> PortVerdict:
-    """The first difference is in what stands before a layer."""
+    """Returns the verdict that the first difference is in what stands before a layer."""
     layers = [each for each in case.layers[:number] if each.family != FUNCTION]
     cause, before = _explain(case, number, layer, True), layers[-1] if layers else None
     both = layer.output if layer.inputs is None else layer.inputs
@@ -93,7 +93,7 @@ def _held(case: PortCase, layer: Aligned) -> dict[str, np.ndarray]:
     """Returns the parameters that may take part in what stands before a layer: its own, and those that belong to no layer."""
     raw = [pair for pair in case.matching.pairs if pair.layers[0].kind == pair.layers[1].kind == "Parameter"]
     own = {f"its {role.removesuffix('/value')}": value for role, value in layer.params[1].items()}
-    for pair in case.matching.pairs:  # what a bag of torch pools is at hand in no call of it
+    for pair in case.matching.pairs:  # the rows that torch's EmbeddingBag pools are not recorded in any call
         for call in (each for each in case.source.calls if each.kind == "EmbeddingBag" == pair.layers[0].kind):
             if call.name == pair.layers[0].call and call.inputs[0].ndim == 2:
                 ids = few(call.inputs[0]).astype(np.int64)
@@ -102,7 +102,7 @@ def _held(case: PortCase, layer: Aligned) -> dict[str, np.ndarray]:
 
 
 def _explain_inside(case: PortCase, number: int, layer: Aligned) -> str:
-    """Says why a layer computes something else, from its inputs, or from what was padded to be its input on one side."""
+    """Says why a layer's outputs differ, from its inputs, or from the array that one side pads before the layer."""
     inputs = layer.inputs or _common_inputs(case.layers[:number], layer)
     found = identify_both(dataclasses.replace(layer, inputs=inputs), WAYS[layer.family])
     lacking = _lacking(case, layer)
@@ -113,11 +113,11 @@ def _explain_inside(case: PortCase, number: int, layer: Aligned) -> str:
 
 
 def _lacking(case: PortCase, layer: Aligned) -> str:
-    """Returns a parameter that only one side of a layer has."""
+    """Says which parameter only one side of a layer has; "" if there is none."""
     sides = (("{a}", "{b}", case.matching.only_source), ("{b}", "{a}", case.matching.only_target))
     for has, lacks, only in sides:
         for held, one, other in only:
-            if one.call == layer.source.name or other.call == layer.target.name:  # one may do what several do
+            if one.call == layer.source.name or other.call == layer.target.name:  # one layer may do the work of several
                 return f"{lacks} has no {_role(held.native, one, other)}, {has} has `{held.native}`"
     return ""
 
@@ -130,7 +130,7 @@ def _role(native: str, *layers: ParameterLayer) -> str:
 
 
 def _find_gap(case: PortCase, number: int, layer: Aligned) -> Gap:
-    """Returns what each side computes before a layer that has no counterpart on the other side.
+    """Returns the calls on each side before a layer that have no counterpart on the other side.
 
     Args:
         case: Both implementations.
@@ -143,7 +143,7 @@ def _find_gap(case: PortCase, number: int, layer: Aligned) -> Gap:
         aligned = [(each.source, each.target)[side] for each in case.layers]
         end = place.get(id(aligned[number]), len(trace.calls))
         layers = [call for each, call in zip(case.layers[:number], aligned, strict=False) if each.family != FUNCTION]
-        # After the last layer before; functions that agree may come after what does not.
+        # Start after the preceding layer; functions that agree may come after ones that do not.
         start = max((at + 1 for call in layers if (at := place.get(id(call), end)) < end), default=0)
         taken, between = set(map(id, aligned)), trace.calls[start:end]
         sides.append([call for call in between if id(call) not in taken and not (moves(call) and not takes_part(call))])
@@ -151,11 +151,11 @@ def _find_gap(case: PortCase, number: int, layer: Aligned) -> Gap:
 
 
 def _common_inputs(before: Sequence[Aligned], layer: Aligned) -> Both | None:
-    """Finds what both sides of a layer were computed from, where one side padded it first.
+    """Returns the arrays from which both sides of a layer start, if one side pads its input first; None if there are none.
 
     Args:
-        before: The layers before.
-        layer: The layer, whose inputs have other shapes on the two sides.
+        before: The preceding layers.
+        layer: The layer, whose inputs differ in shape.
     """
     if not (layer.source.inputs and layer.target.inputs):
         return None
@@ -168,7 +168,7 @@ def _common_inputs(before: Sequence[Aligned], layer: Aligned) -> Both | None:
 
 
 def _explain_order(case: PortCase, number: int, layer: Aligned) -> str:
-    """Says why what goes into a layer differs, if the other side runs other layers before it; "" if it does not.
+    """Says which layers the two sides run in a different order, if that is why a layer's inputs differ; "" otherwise.
 
     Args:
         case: Both implementations.
@@ -192,12 +192,12 @@ def _explain_order(case: PortCase, number: int, layer: Aligned) -> str:
 
 
 def _explain_place(case: PortCase, layer: Aligned, found: tuple[Settings, Settings]) -> str:
-    """Returns that one side applies an activation before a layer and the other one after it; "" if it is left out.
+    """Says that one side applies an activation before a layer and the other after it; "" if the other leaves it out.
 
     Args:
         case: Both implementations.
         layer: The layer.
-        found: What stands before it on each side.
+        found: The settings of what stands before it on each side.
     """
     names = [str(each.get("activation", "none")) for each in found]
     if names.count("none") != 1:

@@ -12,7 +12,7 @@ from samestep.common.porting.array_layouts import FLOAT32, apart_but_hidden, hid
 from samestep.common.porting.model_trace import LayerCall
 
 FUNCTION = "function"
-"""The family of calls that were aligned because they compute the same."""
+"""The family of calls that were aligned because they compute the same numbers."""
 _MOST_DIMS = 5
 _PARTS = ("getitem", "chunk", "split", "unbind", "stridedslice", "slice", "unpack", "gatherv2", "narrow", "select")
 _MOVES = (
@@ -22,12 +22,12 @@ _MOVES = (
 
 
 def moves(call: LayerCall) -> bool:
-    """Returns whether a call gives the numbers that it was given, in another place."""
+    """Returns whether a call returns numbers of its input unchanged, in other places."""
     return call.kind.lower() in _MOVES
 
 
 def takes_part(call: LayerCall) -> bool:
-    """Returns whether a call gives some of the numbers that it was given."""
+    """Returns whether a call returns a part of its input."""
     return call.kind.lower() in _PARTS
 
 
@@ -38,8 +38,8 @@ def align_functions(
 
     Args:
         source: The calls of the source.
-        target: Those of the target.
-        taken: The places of calls that are aligned already.
+        target: The calls of the target.
+        taken: The places of calls that are already aligned.
     """
     ours, theirs = ({pair[side] for pair in taken} for side in (0, 1))
     left = [(j, call, _print(call.output)) for j, call in enumerate(target) if j not in theirs]
@@ -54,7 +54,7 @@ def align_functions(
 
 
 def _print(array: np.ndarray) -> tuple[int, float, float] | None:
-    """Returns what two arrays with the same numbers have in common; None of one that says nothing."""
+    """Returns a fingerprint that arrays with the same numbers share; None if an array has too little in it to be recognized."""
     if array.dtype.kind != "f" or array.size < 2 or array.ndim > _MOST_DIMS or array.flat[0] == array.flat[-1]:
         return None
     finite = np.where(hidden(array), 0.0, array)
@@ -76,7 +76,7 @@ def _axes(one: np.ndarray, other: np.ndarray) -> tuple[int, ...] | None:
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:
-    """Returns whether two arrays are the same up to rounding and up to the numbers that hide the same elements.
+    """Returns whether two arrays agree up to rounding and up to the values of elements that both hide.
 
     Args:
         one: An array.

@@ -19,15 +19,17 @@ from samestep.common.workload.optimizers.table import optimizer_named
 
 ASKED, CALLS, ARRAYS = "port.json", "trace.json", "trace.npz"
 NUDGE = 1e-8
-"""How far the weights of a curve are moved, relative, to see how much its steps amplify a deviation."""
+"""The relative perturbation of the weights of a curve that shows how much its steps amplify a deviation."""
 IS_FUNCTION = "is_function"
-"""The setting of a call between layers whose counterpart is found by what it computes: the two sides may write it otherwise.
+"""The setting that marks a call between layers. If True, its counterpart is found by what it computes.
 
-It is False of a call that passes on what it is given, whose counterpart is found as that of a layer is."""
+Neither name nor order is used then, since the two sides may write it differently. If False, the call passes its input
+on, and its counterpart is found like that of a layer.
+"""
 MOST_ELEMENTS = 2**22
-"""The most numbers of the result of such a call that is recorded."""
+"""The most elements that the result of such a call may have to be recorded."""
 CLIP_EPSILON = "clip_epsilon"
-"""The setting of an optimizer that says what it adds to a norm by which it divides gradients; it is accepted by this name."""
+"""The optimizer setting of what is added to the norm that divides gradients; a difference is accepted by this name."""
 _MOST_BYTES = 2**26
 _HOLDS_ARRAYS = pydantic.ConfigDict(arbitrary_types_allowed=True)
 
@@ -42,10 +44,10 @@ class Amendments:
 
     Attributes:
         modules: Path of a module -> its attributes.
-        frozen: Parameters that stand still, by the framework's own name.
+        frozen: Parameters that are not updated, by the framework's own name.
         optimizer: Neutral name of a parameter -> the settings of its update, by the optimizer's own names.
         is_adding_early: Whether Adam's epsilon is added before the bias correction.
-        is_bare: Whether the loss is that of the targets alone.
+        is_bare: Whether the loss leaves out the added losses.
         turned: Path of a module -> what replaces its first input; "" -> what replaces the output of the model.
     """
 
@@ -57,7 +59,7 @@ class Amendments:
     turned: dict[str, Turned] = dataclasses.field(default_factory=dict)
 
     def __or__(self, other: "Amendments") -> "Amendments":
-        """Returns what both ask for; of a setting in both, that of the other."""
+        """Returns the amendments of both; where both have a setting, `other` wins."""
         return Amendments(
             modules=_merged(self.modules, other.modules),
             frozen=tuple(dict.fromkeys((*self.frozen, *other.frozen))),
@@ -80,11 +82,11 @@ class TraceRequest:
         framework: The framework of the worker.
         model: FILE.py:NAME, absolute.
         data: As for `--data`.
-        seed: Decides the batches.
-        batch_size: Examples of a step.
-        steps: The steps of the curve.
-        optimizer: A name of ours, unless the user's file gives an optimizer.
-        learning_rate: Its rate.
+        seed: The seed of the batches.
+        batch_size: Examples per step.
+        steps: The number of steps of the curve.
+        optimizer: The name of one of our optimizers; unused if the user's file gives one.
+        learning_rate: The learning rate of that optimizer.
         amendments: What is done differently from the user's file.
         task: "trace", "save" to write the weights in the framework's own format, or "load" to read them from it.
         checkpoint: The file that is loaded.
@@ -104,7 +106,7 @@ class TraceRequest:
 
     @property
     def update(self) -> OptimizerSpec:
-        """Our optimizer."""
+        """The optimizer of ours that trains if the user's file gives none."""
         return optimizer_named(self.optimizer)(self.learning_rate)
 
 
@@ -118,8 +120,8 @@ class LayerCall:
         settings: The settings that affect the result.
         inputs: Its inputs.
         output: Its first result, in training.
-        evaluated: The same in evaluation; None if the calls differ then.
-        gradient: The gradient of the loss by the output; None if it has none.
+        evaluated: Its first result in evaluation; None if evaluation makes other calls.
+        gradient: The gradient of the loss with respect to the output; None if it has none.
     """
 
     __pydantic_config__ = _HOLDS_ARRAYS
@@ -138,22 +140,22 @@ class ModelTrace:
     """What one implementation computes from given weights.
 
     Attributes:
-        calls: In the order of execution.
+        calls: The calls in the order of execution.
         outputs: The outputs of the model, in training.
-        evaluated: The same in evaluation.
-        targets: What the outputs of the batch should be.
+        evaluated: The outputs in evaluation.
+        targets: The targets of the batch.
         loss: The loss of the batch.
-        gradients: The gradients of the loss by the parameters, by neutral name; what has none is zero.
-        buffers: After one step.
+        gradients: The gradients of the loss with respect to the parameters, by neutral name; zeros where there is none.
+        buffers: The buffers after one step.
         stepped: The parameters after one step.
         losses: The losses of the curve.
-        nudged: The losses from weights that are changed by NUDGE; () if that was not tried.
-        added: Name -> what the model adds to the loss of the batch besides that of its targets.
-        stilled: What was switched off of each layer that was called, by its path.
-        optimizer: Its settings for each parameter, by neutral name.
-        rates: The learning rate of each step of the curve, of the first parameters; () where that is not known.
-        each: What the user's loss returns for each target or example; empty if it cannot be computed so.
-        frozen: The parameters that the user's file keeps as they are, by neutral name.
+        nudged: The losses of the curve from weights perturbed by NUDGE; () if that was not tried.
+        added: Name -> an added loss of the batch.
+        stilled: What was switched off in each layer that was called, by the path of the layer.
+        optimizer: The settings of the optimizer for each parameter, by neutral name.
+        rates: The learning rate of the first parameters at each step of the curve; () if it is not known.
+        each: The user's loss for each target or example; empty if it can only be computed for the batch.
+        frozen: The parameters that the user's file freezes, by neutral name.
     """
 
     __pydantic_config__ = _HOLDS_ARRAYS
@@ -177,15 +179,15 @@ class ModelTrace:
 
 
 _IN_FILE = f"in {ARRAYS}"
-"""The key of the placeholder of an array, which says where it is in its file."""
+"""The key of the placeholder for an array; its value is the name of the array in that file."""
 
 
 def write_trace(folder: Path, trace: ModelTrace) -> None:
     """Writes a trace.
 
     Args:
-        folder: Where to.
-        trace: What was seen.
+        folder: The folder to write to.
+        trace: The trace.
     """
     arrays: dict[str, np.ndarray] = {}
     about = _without_arrays(trace, "", arrays)
@@ -196,7 +198,7 @@ def write_trace(folder: Path, trace: ModelTrace) -> None:
 
 
 def _without_arrays(value: object, path: str, arrays: dict[str, np.ndarray]) -> object:
-    """Returns a value as JSON can hold it, and adds the arrays in it to others, by where they are."""
+    """Returns a value that JSON can hold, and moves the arrays in it to `arrays`, by their paths."""
     if isinstance(value, np.ndarray | np.generic):
         arrays[path] = np.asarray(value)
         return {_IN_FILE: path}
@@ -212,7 +214,7 @@ def read_trace(folder: Path) -> ModelTrace:
     """Reads a trace.
 
     Raises:
-        ConfigError: There is none, or it is damaged.
+        ConfigError: There is no trace, or it is damaged.
     """
     try:
         about, arrays = read_json(folder / CALLS, _MOST_BYTES), read_arrays(folder / ARRAYS)
@@ -222,7 +224,7 @@ def read_trace(folder: Path) -> ModelTrace:
 
 
 def _with_arrays(about: object, arrays: Mapping[str, np.ndarray]) -> object:
-    """Returns what `_without_arrays` was given."""
+    """Puts the arrays back that `_without_arrays` took out."""
     if isinstance(about, dict):
         inner = {name: _with_arrays(each, arrays) for name, each in about.items()}
         return arrays[about[_IN_FILE]] if _IN_FILE in about else inner

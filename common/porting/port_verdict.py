@@ -1,4 +1,4 @@
-"""Whether two implementations are the same model, and if not, which layer differs first and why."""
+"""Decides whether two implementations are the same model, and if not, which layer differs first and why."""
 
 import dataclasses
 import math
@@ -44,7 +44,7 @@ def judge_port(case: PortCase) -> PortVerdict:
     Args:
         case: Both implementations.
     """
-    with np.errstate(all="ignore"):  # what is not a number, or too large for one, is off
+    with np.errstate(all="ignore"):  # NaN and infinity count as deviations
         found = _judge(case)
     said: FieldValues = {name: name_sides(getattr(found, name), case.frameworks) for name in ("sentence", "cause")}
     return dataclasses.replace(found, **said, notes=tuple(name_sides(note, case.frameworks) for note in found.notes))
@@ -82,7 +82,7 @@ def reach(case: PortCase, verdict: PortVerdict) -> int:
 
     Args:
         case: Both implementations.
-        verdict: The verdict of these.
+        verdict: The verdict on them.
     """
     names = [layer.source.name for layer in case.layers]
     is_forward = verdict.kind == DIFFERENT and verdict.phase == "forward"
@@ -120,7 +120,7 @@ def _evaluation(case: PortCase, bound: float) -> PortVerdict | None:
 
 
 def _backward(case: PortCase, bound: float) -> PortVerdict | None:
-    """Goes back from the last layer: the first parameter whose gradient differs, or the layer above it."""
+    """Goes back from the last layer to the first parameter whose gradient differs; the verdict may name the layer above it."""
     largest = max(float(np.abs(g).max(initial=0.0)) for g in case.source.gradients.values())
     flows = [layer for layer in case.layers if layer.gradient is not None]
     scale = max((float(np.abs(layer.gradient[0]).max()) for layer in flows), default=0.0)  # type: ignore[index]
@@ -140,7 +140,7 @@ def _backward(case: PortCase, bound: float) -> PortVerdict | None:
 
 
 def _explain_frozen(pair: Pair, case: PortCase) -> str:
-    """Says on which side alone the user's file keeps a parameter as it is."""
+    """Says which side freezes a parameter that the other trains; "" if both agree."""
     ours = {held.neutral for held in pair.source} <= {*case.source.frozen}
     theirs = {held.neutral for held in pair.target} <= {*case.target.frozen}
     frozen, trained = ("{a}", "{b}") if ours else ("{b}", "{a}")
@@ -171,7 +171,7 @@ def _update(case: PortCase, bound: float) -> PortVerdict | None:
 
 
 def _finite_losses(case: PortCase) -> Iterator[tuple[float, float]]:
-    """Yields the losses of both curves, to where neither is finite: from there on nothing can be compared."""
+    """Yields the losses of both curves up to the step at which neither is finite; after it, nothing can be compared."""
     for one, other in zip(case.source.losses, case.target.losses, strict=True):
         if not (math.isfinite(one) or math.isfinite(other)):
             return
@@ -179,7 +179,7 @@ def _finite_losses(case: PortCase) -> Iterator[tuple[float, float]]:
 
 
 def _curve(case: PortCase, bound: float) -> PortVerdict | None:
-    """Returns the first loss that rounding, as the steps amplify it, does not explain."""
+    """Returns the verdict on the first loss whose deviation amplified rounding does not explain; None if there is none."""
     allowed = case.allowed_deviations()
     for number, (one, other) in enumerate(_finite_losses(case)):
         if not (deviation := relative(one, other)) <= allowed[number]:

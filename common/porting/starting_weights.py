@@ -13,7 +13,7 @@ _FILE = "weights.npz"
 
 
 def saved_weights(folder: Path, framework: str) -> Path:
-    """Returns the file in which a framework's own writer leaves the weights.
+    """Returns the file to which a framework's own writer saves the weights.
 
     Args:
         folder: The folder of the trace.

@@ -16,12 +16,12 @@ class TracedCall(Generic[Tensor]):
     """One call of a layer, of the activation that it applies at its end, or of a function.
 
     Attributes:
-        name: The path of the layer; of a function, where it was called.
+        name: The path of the layer, or the place where the function was called.
         kind: The name of the class or of the function.
-        settings: What decides the result.
+        settings: The settings that affect the result.
         inputs: The tensors that it was given.
         output: Its first result.
-        gradient: The gradient of the loss by its first result, once the backward pass has computed it.
+        gradient: The gradient of the loss with respect to its first result, once the backward pass has computed it.
     """
 
     name: str
@@ -33,10 +33,10 @@ class TracedCall(Generic[Tensor]):
 
 
 def numbered(name: str, taken: Collection[str]) -> str:
-    """Returns a name for one of several calls of a function in one layer.
+    """Returns a name for a call of a function, numbered if the same layer called it before.
 
     Args:
-        name: The name of all of them.
+        name: The name that all of these calls share.
         taken: The names of the earlier calls.
     """
     count = sum(each.partition(" ")[0] == name for each in taken)
@@ -48,12 +48,12 @@ def layer_calls(
     evaluated: Sequence[TracedCall[Tensor]],
     array: Callable[[Tensor], np.ndarray],
 ) -> tuple[LayerCall, ...]:
-    """Returns the calls of a trace: those in training, layers with their outputs in evaluation if it has the same layers.
+    """Returns the calls in training, with the outputs of layers in evaluation if evaluation calls the same layers.
 
     Args:
         trained: The calls in training.
         evaluated: The calls in evaluation.
-        array: Makes an array of a tensor.
+        array: Converts a tensor to an array.
     """
     layers, later = ([call for call in calls if IS_FUNCTION not in call.settings] for calls in (trained, evaluated))
     are_same = [call.name for call in layers] == [call.name for call in later]

@@ -1,6 +1,6 @@
 """Cuts what one side of a layer returns in excess: all positions instead of the last one, or a border that is cut off later.
 
-What is cut is not a difference. Whether it matters shows in the layers after it.
+What is cut does not count as a difference. Whether it matters shows in the layers after it.
 """
 
 import dataclasses
@@ -18,14 +18,14 @@ _Part = Callable[[np.ndarray], np.ndarray]
 
 
 def find_trim(family: str, one: np.ndarray, other: np.ndarray) -> Trim:
-    """Returns the function that cuts the larger of two results to the part that the smaller one is; otherwise it cuts nothing.
+    """Returns the function that cuts the larger of two results to the smaller one; nothing if the smaller is no part of it.
 
-    For a recurrent layer that returns all positions on one side, the part that is nearest is taken even if it differs.
+    For a recurrent layer that returns all positions on one side, the nearest part is taken even if it differs.
 
     Args:
-        family: What the layers are.
+        family: The family of the layers.
         one: Torch's result, in TensorFlow's layout.
-        other: TensorFlow's.
+        other: TensorFlow's result.
     """
     chosen = None
     larger = 0 if one.size > other.size else 1
@@ -41,9 +41,10 @@ def find_trim(family: str, one: np.ndarray, other: np.ndarray) -> Trim:
 
 
 def merged(calls: Sequence[LayerCall], place: int, other: LayerCall) -> LayerCall:
-    """Returns a recurrent call whose two directions are merged as in the model, where the other side's layer merges them itself.
+    """Returns a recurrent call with its two directions merged as in the model, if the other side's layer merges them itself.
 
-    A merge that a later call computes is the model's; without one, it is the merge that gives the other's result.
+    If a later call computes a merge, that is the model's merge. Otherwise it is the merge that gives the other side's
+    result.
 
     Args:
         calls: The calls of one side.
@@ -73,13 +74,13 @@ def _halves(x: np.ndarray) -> list[np.ndarray]:
 
 
 def _ends(x: np.ndarray) -> list[np.ndarray]:
-    """Returns the last position of what goes forward, and the first of what goes backward."""
+    """Returns the last position of the forward direction and the first of the backward one."""
     forward, backward = _halves(x)
     return [forward[:, -1], backward[:, 0]] if x.ndim == 3 else [forward, backward]
 
 
 def _parts(family: str, whole: np.ndarray, shape: tuple[int, ...]) -> Iterator[_Part]:
-    """Yields what may be a part of that shape: one place along an axis, or some in a row."""
+    """Yields functions that cut out a part of that shape: one place along an axis, or several consecutive ones."""
     if family == "recurrent" and whole.ndim == 3 and shape == (len(whole), whole.shape[-1]):
         half = whole.shape[-1] // 2
         yield lambda x: x[:, -1]

@@ -8,19 +8,19 @@ import numpy as np
 Step = tuple[str | float | int | tuple[int, ...], ...]
 """An operation on an array, and its arguments.
 
-`times` a factor; `plus` a shift; `take` places along an axis; `swap` two axes; `heads` reads [batch, time, width] as so many
-heads that were put one after the other along time, `heads back` undoes that; `pool` goes over all axes between the first and
-the last, by a key of `POOLS`.
+`times` a factor; `plus` a shift; `take` places along an axis; `swap` two axes; `heads` reads [batch, time, width] as if
+that many heads came one after another along time, and `heads back` undoes that; `pool` goes over all axes between the
+first and the last, by a key of `POOLS`.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Turned:
-    """The replacement of the input of a torch module.
+    """A replacement for the input of a torch module.
 
     Attributes:
         axes: How the axes of torch's array are permuted before the steps, and back after them.
-        steps: What is done to it.
+        steps: The operations on the array, in order.
         of: The module whose result replaces the input; "" if the input itself is used.
     """
 
@@ -29,7 +29,7 @@ class Turned:
     of: str = ""
 
     def after(self, other: "Turned | None") -> "Turned":
-        """Returns the replacement with another one's steps first, unless it starts from another module's result."""
+        """Returns a replacement that takes the steps of `other` first, unless this one starts from another module's result."""
         if other is None or self.of:
             return self
         return dataclasses.replace(other, steps=(*other.steps, *self.steps))
@@ -42,7 +42,7 @@ POOLS: Mapping[str, Callable[..., np.ndarray]] = {
     "last position": lambda x: x[:, -1],
     "maximum": lambda x: x.max(1),
 }
-"""How [batch, positions, channels] is pooled."""
+"""The name of a pooling -> the function that pools [batch, positions, channels]."""
 
 
 def pool(array: np.ndarray, how: str) -> np.ndarray:

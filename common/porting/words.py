@@ -54,7 +54,7 @@ def _sum(one: object, other: object) -> str:
 
 
 def _lacking(ours: Sequence[str], theirs: Sequence[str]) -> str:
-    """Says what one side does not add; "" unless it adds everything else that the other does, and nothing more."""
+    """Says which terms one side leaves out; "" unless its terms are otherwise those of the other side."""
     for more, fewer, lacks in ((ours, theirs, "{b}"), (theirs, ours, "{a}")):
         if set(fewer) < set(more):
             return f"{lacks} does not add {' and '.join(each for each in more if each not in fewer)}"
@@ -79,7 +79,7 @@ def _number(value: object) -> str:
 
 
 def _filled(sentence: str, **values: object) -> str:
-    """Puts values into a sentence: `{name}` as it is, `{name:listed}` as people list it."""
+    """Fills values into a sentence: `{name}` as it is, `{name:listed}` as a list in words."""
     for name, value in values.items():
         sentence = sentence.replace(f"{{{name}}}", str(value)).replace(f"{{{name}:listed}}", _listing(value))
     return sentence
@@ -87,7 +87,7 @@ def _filled(sentence: str, **values: object) -> str:
 
 _SENTENCES: Mapping[str, Mapping[str, str]] = read_toml(Path(__file__).with_suffix(".toml"))  # pyrefly: ignore
 _SAY, _DOES = _SENTENCES["differ"], _SENTENCES["does"]
-"""Setting -> the sentence where the two sides differ in it, in this order; and the words for what only one side does."""
+"""Setting -> the sentence for a difference in it, in the order of a message; and the words for a step of only one side."""
 _SAY_BY_VALUES: Mapping[str, Callable[[object, object], str]] = {
     "kernel": lambda one, other: f"the square kernel is transposed in {'{b}' if other == 'transposed' else '{a}'}",
     "activation": _activation,
@@ -103,7 +103,7 @@ _NONE_IS_A_VALUE = ("ahead",)
 _DETAILS = ("over", "along", "into", "by", "scale")
 """Settings that are not mentioned if only one side has them, because the other side computes in another way."""
 _IMPLIED = {"rounding": ("padding",), "statistics": ("epsilon",)}
-"""Setting -> those that follow from it."""
+"""Setting -> the settings that follow from it."""
 
 
 def _which(biases: object) -> str:
@@ -128,8 +128,8 @@ def say(one: Settings, other: Settings) -> str:
     """Returns the cause, from the settings of torch and of TensorFlow.
 
     Args:
-        one: Torch's.
-        other: TensorFlow's.
+        one: Torch's settings.
+        other: TensorFlow's settings.
     """
     if {*one} & {*_DOES} != {*other} & {*_DOES}:
         return f"{{a}} {does(one)}, {{b}} {does(other)}"
@@ -140,7 +140,7 @@ def say(one: Settings, other: Settings) -> str:
 
 
 def _say(name: str, one: Settings, other: Settings) -> str:
-    """Says a setting in which two sides differ; one that only one side has is said of that side."""
+    """Puts a differing setting into words; one that only one side has is named with that side."""
     for ours, theirs, who in ((one, other, "{a}"), (other, one, "{b}")):
         if name not in theirs:
             return "" if name in _DETAILS else f"only {who} has {name} {ours[name]}" if ours[name] is not None else ""
@@ -153,7 +153,7 @@ def _say(name: str, one: Settings, other: Settings) -> str:
 
 
 def name_sides(text: str, frameworks: Sequence[str]) -> str:
-    """Fills in the names of the two sides: every other function here writes `{a}` and `{b}`, or `{a:key}` and `{b:key}`.
+    """Replaces `{a}`, `{b}`, `{a:key}` and `{b:key}`, which all other functions here write, with the names of the two sides.
 
     Args:
         text: A sentence.
@@ -165,7 +165,7 @@ def name_sides(text: str, frameworks: Sequence[str]) -> str:
 
 
 def percent(ratio: float) -> str:
-    """Spells a deviation: 12 %, 3.4e-06."""
+    """Spells a deviation, as in 12 % or 3.4e-06."""
     if not math.isfinite(ratio):
         return "not finite"
     if ratio >= 1:

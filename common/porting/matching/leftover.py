@@ -1,4 +1,4 @@
-"""The message on layers that only one side has: the likeliest partner, and between which layers one is missing."""
+"""The message about layers that only one side has: their likeliest partners, and between which layers one is missing."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ def explain_left(
     """Returns the message that parameters are left over.
 
     Args:
-        left: The layers that are left of the source, and of the target.
+        left: The unmatched layers of the source, and of the target.
         layers: All layers of both, in the order of execution.
-        pairs: What was matched.
+        pairs: The matched parameters.
         frameworks: The frameworks of both.
     """
     sides = []
@@ -50,7 +50,7 @@ def _missing(
     pairs: Sequence[Pair],
     frameworks: Sequence[str],
 ) -> str:
-    """Says of a layer where the other side lacks it, and what there is most like it."""
+    """Says where the other side lacks a layer, and which of its layers is most like it."""
     other = frameworks[1 - side]
     belongs = {pair.layers[side].name: pair.layers[1 - side] for pair in pairs}
     names = [each.name for each in layers[side]]

@@ -12,14 +12,14 @@ def likeness(one: ParameterLayer, other: ParameterLayer) -> float:
 
     Args:
         one: A layer.
-        other: One of the other framework.
+        other: A layer of the other framework.
     """
     first, second = _words(one), _words(other)
     return len(first & second) / max(len(first | second), 1)
 
 
 def _words(layer: ParameterLayer) -> set[str]:
-    """Returns the words of a layer's path that somebody chose; what Keras numbers itself says nothing."""
+    """Returns the words of a layer's path that somebody chose; names that Keras generates are left out."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", layer.kind).lower()
     automatic = rf"({snake}|dense|linear|conv\dd|layer_normalization|batch_normalization|embedding)(_\d+)?"
     parts = [part for part in re.split(r"[./]", layer.name) if not re.fullmatch(automatic, part)]

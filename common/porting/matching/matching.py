@@ -1,4 +1,4 @@
-"""Which parameter of a torch model is which of a TensorFlow model: matched by shape, name and order of execution."""
+"""Matches the parameters of a torch model with those of a TensorFlow model, by shape, name and order of execution."""
 
 import dataclasses
 import itertools
@@ -15,9 +15,9 @@ from samestep.common.workload.declaration import BUILDERS
 from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
 
 Score = Callable[[ParameterLayer, ParameterLayer], float]
-"""(a layer of the source, one of the target) -> how well they go together; 0 if they do not."""
+"""(a layer of the source, one of the target) -> how well they match; 0 if they do not."""
 _WHOLE, _PARTIAL = 2.0, 1.5
-"""What a pair adds to an alignment: with all parameters on both sides, or with some on one side only."""
+"""The score of a pair in an alignment: if all parameters match, or if one side has some that the other lacks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Matching:
     """The parameters of two implementations of one model, matched.
 
     Attributes:
-        pairs: In torch's order of execution.
+        pairs: The matched parameters, in torch's order of execution.
         only_source: Parameters of matched layers that TensorFlow's layer lacks, with the two layers.
         only_target: Parameters of matched layers that torch's layer lacks, with the two layers.
     """
@@ -35,7 +35,7 @@ class Matching:
     only_target: tuple[tuple[LayerTensor, ParameterLayer, ParameterLayer], ...] = ()
 
     def to_target(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Makes TensorFlow's arrays by neutral name, as far as torch's are given."""
+        """Makes those of TensorFlow's arrays for which torch's are given, by neutral name."""
         return {
             name: array
             for pair in self.pairs
@@ -44,7 +44,7 @@ class Matching:
         }
 
     def to_source(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Makes torch's arrays by neutral name, in the neutral layout, of all of TensorFlow's."""
+        """Makes all of torch's arrays from TensorFlow's, by neutral name, in the neutral layout."""
         return {name: array for pair in self.pairs for name, array in pair.to_source(values).items()}
 
     @property
@@ -58,11 +58,11 @@ class Matching:
         return tuple(pair for pair in self.pairs if not pair.is_buffer)
 
     def changed(self, pair: Pair, change: str) -> "Matching":
-        """Returns the same with one parameter, and those of its shape in the same layers, read in another way.
+        """Returns the matching with one parameter, and those of the same shape in the same layers, under another change.
 
         Args:
             pair: The parameter.
-            change: How it is read.
+            change: The new change, a key of `CHANGES`.
         """
         alike = pair.layers, pair.target[0].shape
         changes = [change if (each.layers, each.target[0].shape) == alike else each.change for each in self.pairs]
@@ -80,7 +80,7 @@ def match(
 
     Args:
         source: The layers of the source in the order of execution.
-        target: Those of the target.
+        target: The layers of the target in the order of execution.
         names: What the user specified: the source's layer or parameter -> the target's.
         frameworks: The frameworks of both, for messages.
 
@@ -108,12 +108,12 @@ def _lacking(pairs: Sequence[Pair], side: int) -> tuple[tuple[LayerTensor, Param
 
 
 def _completed(pairs: Sequence[Pair], left: list[ParameterLayer], side: int) -> list[Pair]:
-    """Takes a parameter under a name of the user's own whose layer was matched, where only the counterpart has it in one layer.
+    """Pairs a parameter that a user's module holds itself with the unmatched one of the layer that the module was matched with.
 
     Args:
-        pairs: What was matched.
-        left: The layers that are left of a side, from which those are removed that are taken.
-        side: The side.
+        pairs: The matched parameters.
+        left: The unmatched layers of one side; those that are paired here are removed from it.
+        side: The side, 0 for the source.
     """
     found: list[Pair] = []
     for layer in [each for each in left if len(each.params) == 1]:
@@ -135,7 +135,7 @@ def _take_named(
     names: Mapping[str, str],
     frameworks: Sequence[str],
 ) -> Matched:
-    """Takes what the user named: layers, or single parameters."""
+    """Matches what the user named: layers or single parameters."""
     pairs: list[Pair] = []
     for one, other in names.items():
         first, second = _find(source, one, frameworks[0]), _find(target, other, frameworks[1])
@@ -173,7 +173,7 @@ def _without(layer: ParameterLayer, taken: ParameterLayer) -> ParameterLayer | N
 
 
 def _by_name(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:
-    """Takes layers whose names are more alike than any other's, where the names are somebody's choice."""
+    """Matches layers whose names are more alike than those of any others, among names that somebody chose."""
 
     def score(one: ParameterLayer, other: ParameterLayer) -> float:
         alike = likeness(one, other)
@@ -183,12 +183,12 @@ def _by_name(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matc
 
 
 def _by_shape(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:
-    """Takes layers that fit one layer of the other side and no other."""
+    """Matches two layers that fit each other and no other layer."""
     return _take_best(source, target, lambda one, other: float(fit(one, other) is not None))
 
 
 def _take_best(source: list[ParameterLayer], target: list[ParameterLayer], score: Score) -> Matched:
-    """Takes two layers where either scores more with the other than with any other one."""
+    """Matches two layers if each scores higher with the other than with any third."""
     scores = np.array([[score(one, other) for other in target] for one in source]).reshape(len(source), len(target))
     chosen = {
         (i, j)
@@ -199,14 +199,14 @@ def _take_best(source: list[ParameterLayer], target: list[ParameterLayer], score
 
 
 def _take(source: list[ParameterLayer], target: list[ParameterLayer], chosen: Collection[tuple[int, int]]) -> Matched:
-    """Takes the layers at some places."""
+    """Matches the layers at the chosen places; returns the pairs and the layers that are left."""
     pairs = [pair for i, j in sorted(chosen) for pair in fit(source[i], target[j]) or ()]
     left = [layer for i, layer in enumerate(source) if all(i != taken for taken, _ in chosen)]
     return pairs, left, [layer for j, layer in enumerate(target) if all(j != taken for _, taken in chosen)]
 
 
 def _by_order(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:
-    """Aligns what is left in the order of execution, with as many pairs as there can be."""
+    """Matches the remaining layers in the order of execution, with the highest total score."""
     scores = [[_score(one, other) for other in target] for one in source]
     best = np.zeros((len(source) + 1, len(target) + 1))
     for i, j in itertools.product(range(len(source)), range(len(target))):

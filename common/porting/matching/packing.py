@@ -1,4 +1,4 @@
-"""Projections of attention that one side holds as one and the other in three."""
+"""Matches attention projections that one side holds in one layer and the other in three."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ def packed(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matche
     """Matches projections that one side holds in one kernel and the other in three consecutive ones: query, key and value.
 
     Args:
-        source: The layers of the source that are left.
-        target: Those of the target.
+        source: The unmatched layers of the source.
+        target: The unmatched layers of the target.
     """
     pairs = _packed_biases(source, target)
     for sides, change in (((source, target), "split"), ((target, source), "packed")):
@@ -54,7 +54,7 @@ def _are_parts(whole: ParameterLayer, parts: Sequence[ParameterLayer]) -> bool:
 
 
 def _packed_biases(source: list[ParameterLayer], target: list[ParameterLayer]) -> list[Pair]:
-    """Takes the bias that torch packs although its kernels are three: those of an attention whose keys have another width."""
+    """Matches the bias that torch packs although it has three kernels, as in an attention whose keys have another width."""
     pairs: list[Pair] = []
     for whole in [each for each in source if each.kind == "MultiheadAttention" and each.params.keys() == {"bias"}]:
         (held,) = whole.params.values()

@@ -1,4 +1,4 @@
-"""Whether a layer of torch can be a layer of TensorFlow, and if so which parameters correspond, and how they change."""
+"""Decides whether a torch layer can be a TensorFlow layer, and if so, which parameters correspond and how they change."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -14,20 +14,20 @@ _BILINEAR = "Bilinear"
 _NORM_CHANGES = ("same", "channels")
 _REVERSED_SPACE = ("ConvTranspose2d", "ConvTranspose3d", "Conv3d")
 _BIASES = {(True, 2): "stacked", (True, 1): "summed gates", (False, 1): "summed"}
-"""(whether it is a GRU, dims of TensorFlow's bias) -> the change that makes it of torch's two biases."""
+"""(whether it is a GRU, dims of TensorFlow's bias) -> the change that makes that bias from torch's two."""
 _RECURRENT_KINDS = ("RNN", "LSTM", "GRU", "MultiheadAttention")
 
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Parameters of torch, and those of TensorFlow that are made of them.
+    """Parameters of torch, and the parameters of TensorFlow that are made from them.
 
     Attributes:
         layers: The layer of torch and that of TensorFlow.
         source: The source's parameters.
-        target: The target's.
+        target: The target's parameters.
         change: A key of `CHANGES`.
-        is_buffer: Whether it is a buffer.
+        is_buffer: Whether these are buffers instead of parameters.
     """
 
     layers: tuple[ParameterLayer, ParameterLayer]
@@ -38,7 +38,7 @@ class Pair:
 
     @property
     def other_changes(self) -> tuple[str, ...]:
-        """The other changes that fit, if neither its shape nor the classes of the layers decide."""
+        """The other changes that would fit; empty if the shape or the classes of the layers decide."""
         shape, held = self.target[0].shape, self.source[0]
         if self.layers[0].kind == _BILINEAR and len(held.shape) == 3:
             return tuple(each for each in _bilinear_changes(held.neutral_shape, shape) if each != self.change)
@@ -46,7 +46,7 @@ class Pair:
         if len(shape) < 2 or len({*shape}) > 1 or "table" in roles:
             return ()
         if "scale" in roles:
-            is_scale = held == self.layers[0].params["scale"]  # the bias goes with it
+            is_scale = held == self.layers[0].params["scale"]  # the bias follows the scale
             return tuple(each for each in _NORM_CHANGES if each != self.change) if is_scale else ()
         is_kernel = len(shape) == 2 and self.change in ("same", "native", "flipped")
         is_known = all(_is_laid_out(layer) for layer in self.layers)
@@ -66,7 +66,7 @@ class Pair:
         """Makes TensorFlow's arrays by neutral name.
 
         Args:
-            values: Torch's, by neutral name, in the neutral layout.
+            values: Torch's arrays by neutral name, in the neutral layout.
         """
         made = CHANGES[self.change].make([values[held.neutral] for held in self.source], [h.shape for h in self.target])
         return {held.neutral: array for held, array in zip(self.target, made, strict=True)}
@@ -75,7 +75,7 @@ class Pair:
         """Makes torch's arrays by neutral name, in the neutral layout; if two of them are summed, the second is zero.
 
         Args:
-            values: TensorFlow's, by neutral name.
+            values: TensorFlow's arrays by neutral name.
         """
         arrays, shapes = [values[held.neutral] for held in self.target], [held.neutral_shape for held in self.source]
         made = CHANGES[self.change].undo(arrays, shapes)
@@ -83,21 +83,21 @@ class Pair:
 
 
 Matched = tuple[list[Pair], list[ParameterLayer], list[ParameterLayer]]
-"""What was matched, and the layers that are left on each side."""
+"""The matched parameters, and the layers that are left on each side."""
 
 
 def fit(one: ParameterLayer, other: ParameterLayer) -> list[Pair] | None:
     """Pairs the parameters of two layers, or returns None if they cannot be the same layer.
 
     Args:
-        one: Torch's.
-        other: TensorFlow's.
+        one: Torch's layer.
+        other: TensorFlow's layer.
     """
     if "recurrent" in one.params and "recurrent" in other.params:
         return list(_recurrent(one, other)) if _gates(one) == _gates(other) else None
     ours, theirs = _weights(one), _weights(other)
     roles = {*ours, *theirs}
-    bias = None if "bias" in roles else one.params.get("bias")  # what has a bias alone has it as its weight
+    bias = None if "bias" in roles else one.params.get("bias")  # a layer that holds only a bias holds it as its weight
     if len(ours) == len(theirs) == 1 and ("value" in roles or roles == {"bias"}):
         ours, theirs = {"value": next(iter(ours.values()))}, {"value": next(iter(theirs.values()))}
     if ours.keys() != theirs.keys():
@@ -138,15 +138,15 @@ def _change(
         return "space"
     is_norm = role in ("scale", "bias") and "scale" in one.params
     if is_norm and len(shape) > 1 and target.shape == (*shape[1:], shape[0]) != shape:
-        return "channels"  # of a norm over channels and space
+        return "channels"  # a norm over channels and space
     if target.shape == shape:
         return "flipped" if is_kernel and not _is_laid_out(one) else "same"
     if is_kernel and not _is_laid_out(other) and target.shape == native:
         return "native"
     if not is_kernel and [size for size in target.shape if size != 1] == [size for size in shape if size != 1]:
-        return "reshaped"  # as the slopes of Keras' PReLU, which have an axis for each of an image's
+        return "reshaped"  # such as the slopes of Keras' PReLU, which have one axis for each axis of an image
     is_split = one.kind in KNOWN or other.kind in KNOWN or "Depthwise" in other.kind or role == "bias"
-    # Axes are split or joined at one end only, as heads are, and as depthwise filters.
+    # Axes are split or joined at one end only, as in attention heads and depthwise filters.
     keeps_an_end = len(shape) == 1 or shape[0] == target.shape[0] or shape[-1] == target.shape[-1]
     if is_split and np.prod(target.shape) == np.prod(shape) and keeps_an_end:
         return "reshaped"
@@ -154,11 +154,11 @@ def _change(
 
 
 def _bilinear_changes(shape: tuple[int, ...], target: tuple[int, ...]) -> Iterator[str]:
-    """Yields how a bilinear kernel may become another one, which may hold the products of both inputs along one axis.
+    """Yields the changes that may turn a bilinear kernel into the target, which may hold both inputs' products along one axis.
 
     Args:
         shape: [second inputs, first inputs, outputs].
-        target: The other one's.
+        target: The shape of the target.
     """
     second, first, outputs = shape
     if target in ((first, second, outputs), (first * second, outputs)):

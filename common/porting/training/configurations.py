@@ -1,7 +1,7 @@
-"""What two implementations are configured to do: what was switched off of their layers, and how their updates are set.
+"""Compares how two implementations are configured: what was switched off in their layers, and the settings of their updates.
 
-Neither has to show in the numbers: random draws are switched off for the comparison, and Adam's first step does not depend on
-its decay rates.
+Neither necessarily shows in the numbers: random draws are switched off for the comparison, and Adam's first step does
+not depend on its decay rates.
 """
 
 import math
@@ -21,7 +21,7 @@ _OTHER_NAMES = {
     **{"lr": "learning rate", "learning_rate": "learning rate", "eps": "epsilon", "alpha": "rho"},
     **{"beta1": "beta_1", "beta2": "beta_2"},
 }
-"""A setting of an optimizer, as torch, Keras or samestep calls it -> as a message does, where that is not the same."""
+"""The name of an optimizer setting in torch, Keras or samestep -> its name in messages, where they differ."""
 _DECIDING = (
     *("learning rate", "epsilon", "rho", "beta_1", "beta_2", "momentum", "nesterov", "dampening", "amsgrad"),
     *("centered", "maximize", "lr_decay", "use_ema", "loss_scale_factor", "clipnorm", "clipvalue", "global_clipnorm"),
@@ -34,11 +34,11 @@ _DECIDING = (
 
 
 def compare_stilled(case: PortCase, bound: float) -> PortVerdict | None:
-    """Finds the first layer in which something other was switched off than in its counterpart.
+    """Finds the first layer in which something else was switched off than in its counterpart.
 
     Args:
         case: Both implementations.
-        bound: Not used: shares are equal or they are not.
+        bound: Not used; shares are compared exactly.
     """
     ours, theirs = (
         {name: each for name, each in trace.stilled.items() if each.share and each.feature not in case.accepted}
@@ -54,7 +54,7 @@ def compare_stilled(case: PortCase, bound: float) -> PortVerdict | None:
 
 
 def _compare_left(ours: list[tuple[str, Stilled]], theirs: list[tuple[str, Stilled]]) -> PortVerdict | None:
-    """Compares what was not aligned: a layer of attention may do itself what a layer of its own does on the other side."""
+    """Compares what was not aligned: an attention layer may itself do what a separate layer does on the other side."""
     for name, stilled in list(ours):
         if (found := next((each for each in theirs if each[1] == stilled), None)) is not None:
             ours.remove((name, stilled))
@@ -80,7 +80,7 @@ def _differing_stilled(names: tuple[str, str], one: Stilled | None, other: Still
 
 
 def compare_optimizers(case: PortCase) -> dict[int, str]:
-    """Returns the hyper-parameters in which two optimizers differ, in words, by the id of each pair of parameters concerned."""
+    """Returns the hyper-parameters in which two optimizers differ, in words, by the id of the pair of parameters."""
     found: dict[int, list[tuple[str, str]]] = {}
     pairs = case.matching.parameters
     for pair in pairs:
@@ -92,7 +92,7 @@ def compare_optimizers(case: PortCase) -> dict[int, str]:
 
 
 def compare_rates(case: PortCase) -> str:
-    """Returns, in words, the first step whose learning rates differ, or how momentum follows equal rates differently; else "".
+    """Says at which step the learning rates first differ, or how momentum follows equal rates differently; "" otherwise.
 
     Args:
         case: Both implementations.
@@ -113,7 +113,7 @@ def compare_rates(case: PortCase) -> str:
 
 
 def added_to_norms(case: PortCase) -> dict[int, float]:
-    """Returns what torch adds to the norm by which both sides clip a parameter's gradient, relative to it, by the id of its pair.
+    """Returns what torch adds to a clipping norm, relative to that norm, by the id of the pair whose gradient both sides clip.
 
     Args:
         case: Both implementations.
@@ -142,7 +142,7 @@ def _differing(one: Hyper, other: Hyper) -> list[tuple[str, str]]:
     if known[0] != known[1]:
         return [("the optimizer", f"{kinds[0]} in {{a}}, {kinds[1]} in {{b}}")]
     ours, theirs = _neutral(one), _neutral(other)
-    # Torch always has CLIP_EPSILON, and Keras never.
+    # Torch always has CLIP_EPSILON, and Keras never does.
     names = [name for name in dict.fromkeys([*ours, *theirs]) if name != CLIP_EPSILON]
     differing = [name for name in names if not _are_same(ours.get(name), theirs.get(name))]
     both = ((name, ours.get(name), theirs.get(name)) for name in differing)
@@ -153,8 +153,8 @@ def differing_settings(one: Hyper, other: Hyper) -> dict[str, Setting]:
     """Returns the settings that would make one optimizer do what the other does, by the names under which they are accepted.
 
     Args:
-        one: The settings of the optimizer.
-        other: Those of the other one.
+        one: The settings of the optimizer to change.
+        other: The settings of the optimizer to imitate.
     """
     ours, theirs = _neutral(one), _neutral(other)
     found: dict[str, Setting] = {}
@@ -167,7 +167,7 @@ def differing_settings(one: Hyper, other: Hyper) -> dict[str, Setting]:
 
 
 def _neutral(given: Hyper) -> dict[str, object]:
-    """Hyper-parameters as messages call them; what is switched off is left out."""
+    """Returns hyper-parameters under their names in messages, without those that are switched off."""
     betas = given.get("betas")
     own = dict(given) | (dict(zip(("beta_1", "beta_2"), betas, strict=False)) if isinstance(betas, list) else {})
     named = {_OTHER_NAMES.get(name, name): value for name, value in own.items()}
@@ -184,7 +184,7 @@ def _are_same(one: object, other: object) -> bool:
 
 
 def _spell(value: object, other: object) -> str:
-    """Returns a hyper-parameter as people say it, beside that of the other side."""
+    """Puts a hyper-parameter into words; if either side's is True, both are "on" or "off"."""
     if value is True or other is True:
         return "on" if value else "off"
     return "none" if value is None else f"{value:.6g}" if isinstance(value, int | float) else str(value)

@@ -8,9 +8,9 @@ from samestep.common.porting.training.losses import explain_each, known_losses
 from samestep.common.porting.words import relative
 
 _SAME = 1e-9
-"""The relative error with which a known loss has to fit."""
+"""The largest relative error of a known loss that fits."""
 _FITS = 1e-4
-"""The relative error with which a ratio has to be a whole number."""
+"""The largest relative error of a ratio that counts as a whole number."""
 _EXPLAINED = 1e-3
 """The share of a deviation that its cause may leave unexplained."""
 
@@ -26,11 +26,11 @@ def explain_loss(
     """Explains why the loss of equal outputs differs, if something is added to it or it is averaged differently.
 
     Args:
-        losses: Torch's loss and TensorFlow's.
-        each: What the functions of both return, for each target or each example; empty where that is not known.
+        losses: The losses of torch and of TensorFlow.
+        each: The losses of single targets or examples on both sides; empty where they are not known.
         outputs: The outputs of the model.
-        targets: What they should be.
-        added: Name -> what the Keras model adds; torch has no such thing.
+        targets: The targets of the batch.
+        added: Name -> an added loss of the Keras model; torch has none.
         bound: How far two losses may be apart, relative.
     """
     one, other = losses
@@ -48,12 +48,12 @@ def explain_loss(
 
 
 def is_explained(one: float, other: float, added: Mapping[str, float]) -> bool:
-    """Returns whether what the Keras model adds is nearly all of the difference, however small that is.
+    """Returns whether the Keras model's added losses explain nearly all of the difference, however small that is.
 
     Args:
         one: Torch's loss.
         other: TensorFlow's.
-        added: What the Keras model adds.
+        added: Name -> an added loss of the Keras model.
     """
     return abs(one - (other - sum(added.values()))) < _EXPLAINED * abs(one - other)
 

@@ -7,7 +7,7 @@ from scipy import special
 
 _DIGITS = 4
 _FITS = 1e-6
-"""The error with which a formula has to fit the losses of all targets, relative to the largest."""
+"""The largest error of a formula that fits the losses of all targets, relative to the largest loss."""
 _MOST_CLASSES = 4
 """The most classes whose weights are listed one by one."""
 _TEMPERATURES = (0.05, 0.07, 0.1, 0.2, 0.5, 2.0, 4.0, 5.0, 10.0)
@@ -18,8 +18,8 @@ def known_losses(outputs: np.ndarray, targets: np.ndarray, loss: float) -> Itera
     """Yields the known losses of a batch; label smoothing has the share that fits best, if that is a round number.
 
     Args:
-        outputs: What the model returns.
-        targets: What it should return: classes, or numbers of the same shape.
+        outputs: The outputs of the model.
+        targets: The targets: classes, or numbers in the shape of the outputs.
         loss: The loss of the batch.
     """
     if targets.dtype.kind in "iu" and outputs.shape[:-1] == targets.shape:
@@ -67,9 +67,9 @@ def explain_each(both: tuple[np.ndarray, np.ndarray], outputs: np.ndarray, targe
     """Says how the losses of single targets differ, if that depends on their class or on the loss alone.
 
     Args:
-        both: What the functions of both sides return, for each target or each example.
-        outputs: What the model returns.
-        targets: What it should return.
+        both: The losses of single targets or examples on both sides.
+        outputs: The outputs of the model.
+        targets: The targets of the batch.
     """
     one, other = both
     fewer = min(one.ndim, other.ndim)
@@ -82,7 +82,7 @@ def explain_each(both: tuple[np.ndarray, np.ndarray], outputs: np.ndarray, targe
 
 
 def _by_class(one: np.ndarray, other: np.ndarray, targets: np.ndarray) -> str:
-    """The losses of some classes are left out, or each class has a weight of its own."""
+    """Says which class one side's loss leaves out, or which weights the classes have; "" if neither explains the losses."""
     scale = max(np.abs(one).max(), np.abs(other).max()) * _FITS
     weights: dict[int, float] = {}
     for each in np.unique(targets):
@@ -101,7 +101,7 @@ def _by_class(one: np.ndarray, other: np.ndarray, targets: np.ndarray) -> str:
 
 
 def _by_loss(one: np.ndarray, other: np.ndarray, outputs: np.ndarray) -> str:
-    """The loss of a target is weighted by what it is, as focal loss does, or something is added to it."""
+    """Says that one side's loss is focal, or what is added to each loss; "" if neither explains the losses."""
     scale = max(np.abs(one).max(), np.abs(other).max()) * _FITS
     for ours, theirs, who in ((one, other, "{b}"), (other, one, "{a}")):
         missed = -np.expm1(-np.abs(ours))  # one minus the probability of the target

@@ -5,13 +5,13 @@ import numpy as np
 from samestep.common.porting.case import Hyper
 
 _FITS = 1e-4
-"""The relative error with which a formula has to fit a step."""
+"""The largest relative error of a formula that fits a step."""
 _NAMES = (("lr", "learning_rate"), ("eps", "epsilon"), ("alpha", "rho"), ("initial_accumulator_value",))
 """The frameworks' names of the rate, epsilon, rho, and the initial sum of squares of Adagrad."""
 
 
 def explain_root(settings: tuple[Hyper, Hyper], gradient: np.ndarray, steps: tuple[np.ndarray, np.ndarray]) -> str:
-    """Says where each side adds epsilon, if that is known of RMSprop or Adagrad and explains both first steps.
+    """Says where RMSprop or Adagrad adds epsilon on each side, if that explains both first steps; "" otherwise.
 
     Args:
         settings: The settings of the optimizers of both sides.
@@ -26,7 +26,7 @@ def explain_root(settings: tuple[Hyper, Hyper], gradient: np.ndarray, steps: tup
 
 
 def _is_under(given: Hyper, gradient: np.ndarray, step: np.ndarray) -> bool | None:
-    """Returns whether epsilon stands under the root in a first step; None if that explains nothing."""
+    """Returns whether epsilon stands under the root in a first step; None if neither place explains the step."""
     kind = given.get("kind")
     found = (next((given[name] for name in names if name in given), 0.0) for names in _NAMES)
     rate, epsilon, rho, start = (float(str(each)) for each in found)

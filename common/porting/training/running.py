@@ -10,16 +10,16 @@ from samestep.common.porting.case import PortCase
 _FITS = 1e-6
 """How far a change may be from a share of the distance, relative to the step."""
 _LEAST_STEP = 1e-6
-"""The least share of the statistic that a step is compared with; of a smaller step, mostly rounding is left."""
+"""The smallest scale of a step, as a share of the statistic; a smaller step is mostly rounding."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Move:
-    """How one step moved a running statistic to that of the batch.
+    """How far one step moved a running statistic towards that of the batch.
 
     Attributes:
-        share: By which share of the way.
-        rest: What it did beside that, relative to the step.
+        share: The share of the distance that it moved.
+        rest: The rest of the movement, relative to the step.
         is_biased: Whether the statistic of the batch was the biased variance.
     """
 
@@ -29,12 +29,12 @@ class _Move:
 
     @property
     def fits(self) -> bool:
-        """Whether the share is all that it did."""
+        """Whether the share explains the whole movement."""
         return self.rest <= _FITS
 
 
 def _moved(layer: Aligned, case: PortCase) -> dict[str, tuple[_Move, _Move]]:
-    """Role of a buffer -> how each side moved it; those that only one side has are left out."""
+    """Returns how each side moved each running statistic, by role; those that only one side has are left out."""
     if layer.inputs is None or not layer.buffers[0]:
         return {}
     found: dict[str, list[_Move]] = {}
@@ -66,7 +66,7 @@ def _move(old: np.ndarray, new: np.ndarray, seen: np.ndarray) -> _Move:
 
 
 def moved_shares(layer: Aligned, case: PortCase) -> list[tuple[float, float]]:
-    """Returns by which share of the distance to the batch's statistic each running statistic moves, on both sides.
+    """Returns by which share of the distance to the batch's statistics each running statistic moves, where the sides differ.
 
     Args:
         layer: The normalization.
@@ -103,7 +103,7 @@ def explain_buffers(layer: Aligned, case: PortCase) -> str:
 
 
 def notes(case: PortCase) -> tuple[str, ...]:
-    """Returns what differs between the frameworks in every port and does not change what is trained."""
+    """Returns notes on differences that every port has and that do not affect training."""
     biased = []
     for layer in case.layers:
         moves = _moved(layer, case).get("running_var")

@@ -1,8 +1,8 @@
 """Compares the places of layers that are switched off while two implementations are compared: dropout before a layer, or after.
 
-The numbers do not show where such layers are, except by what flows through them: layers that see the same numbers are in the
-same place. So are those between which there is only something that does not affect what is dropped: a ReLU, a positive factor,
-a reshape or a permutation.
+Where such layers are shows only in the numbers that flow through them: layers that see the same numbers are in the same
+place. So are layers that are separated only by what does not affect dropping: a ReLU, a positive factor, a reshape or a
+permutation.
 """
 
 import itertools
@@ -26,11 +26,12 @@ _MIXING = ("linear", "convolution", "normalization")
 def compare_places(case: PortCase, bound: float) -> PortVerdict | None:
     """Finds the first layer before which one side drops elements, and after which the other side does.
 
-    This is certain only if all places that differ are of this kind; otherwise `notes_on_places` says that it is not.
+    This is certain only if all places that differ are of this kind; otherwise `notes_on_places` says that they were not
+    compared.
 
     Args:
         case: Both implementations.
-        bound: Not used: the numbers are those that agreed in the forward pass.
+        bound: Not used; the forward pass has already compared these numbers.
     """
     ours, theirs = _left(case)
     found = [_passed(case, *both) for both in zip(ours, theirs, strict=False)]
@@ -46,7 +47,7 @@ def compare_places(case: PortCase, bound: float) -> PortVerdict | None:
 
 
 def notes_on_places(case: PortCase) -> tuple[str, ...]:
-    """Returns the note that places could not be compared, if that is so.
+    """Returns the note that the places could not be compared; empty if they could.
 
     Args:
         case: Both implementations, between which no difference was found.
@@ -70,7 +71,7 @@ def _left(case: PortCase) -> tuple[list[_Place], list[_Place]]:
 
 
 def _places(trace: ModelTrace, accepted: Collection[str]) -> Iterator[_Place]:
-    """Yields the calls of layers that do nothing but what is switched off of them, and is not accepted."""
+    """Yields the calls of layers that do nothing except what is switched off and not accepted."""
     for call in trace.calls:
         stilled = trace.stilled.get(call.name)
         if stilled and stilled.share and family(call) == stilled.feature and stilled.feature not in accepted:
@@ -78,9 +79,9 @@ def _places(trace: ModelTrace, accepted: Collection[str]) -> Iterator[_Place]:
 
 
 def _passed(case: PortCase, one: _Place, other: _Place) -> tuple[Aligned, bool] | None:
-    """Returns the layer on whose two sides two calls stand, and whether the source's stands before it; None if there is none."""
+    """Returns the layer that has one call before it and the other after it, and whether the source's is before it, or None."""
     if one[1] != other[1] or one[1].what != "elements":
-        return None  # whole channels may be dropped before or after what mixes none of them
+        return None  # whole channels may be dropped before or after a layer that does not mix them
     for layer, is_before in itertools.product(case.layers, (True, False)):
         sides = ((one[0], layer.source, is_before), (other[0], layer.target, not is_before))
         is_mixing = layer.family in _MIXING and layer.source.settings.get("groups", 1) == 1
@@ -90,6 +91,6 @@ def _passed(case: PortCase, one: _Place, other: _Place) -> tuple[Aligned, bool] 
 
 
 def _is_at(call: LayerCall, layer: LayerCall, is_before: bool) -> bool:
-    """Returns whether what a call was given is what a layer was given, or what it returned."""
+    """Returns whether a call stands right before a layer or right after it, by the numbers that it sees."""
     seen = layer.inputs[:1] if is_before else (layer.output,)
     return any(has_same_numbers(call.output, each) for each in seen)

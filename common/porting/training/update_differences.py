@@ -12,15 +12,15 @@ from samestep.common.porting.training.configurations import added_to_norms
 from samestep.common.porting.training.roots import explain_root
 
 LEAST_SHARE = 1e-3
-"""The least share of the largest gradient that a gradient is compared with: a true zero is rounding alone."""
+"""The smallest scale of a gradient, as a share of the largest one, because a true zero consists of rounding alone."""
 _ZERO = 1e-12
 """A gradient below this share of the largest one is rounding alone."""
 _FITS = 1e-4
-"""The relative error with which a formula has to fit an update to be its cause."""
+"""The largest relative error of a formula that explains an update."""
 _TWICE = 0.1
-"""The relative error with which twice a step has to fit, since weight decay is not doubled."""
+"""The largest relative error of a step that counts as doubled; weight decay is not doubled."""
 _AROUND = 1.01
-"""How many times what is added to the clipping norm a step may be off."""
+"""The largest deviation of a step, in multiples of what is added to the clipping norm, that this addition explains."""
 ADDED_TO_NORM = "where it clips by a norm, {a} divides by that norm plus 1e-06, {b} by the norm itself"
 CONSTANT = 1e-7
 """The relative change of an update whose learning rate passed through float32."""
@@ -46,13 +46,13 @@ def deviation(both: Both, largest: float) -> float:
     """Returns how far two gradients are apart, relative to their largest element, or to a share of the largest of all.
 
     Args:
-        both: Torch's and TensorFlow's.
+        both: The gradients of torch and of TensorFlow.
         largest: The largest element of all gradients.
     """
     one, other = both
     size = max(np.abs(one).max(initial=0.0), np.abs(other).max(initial=0.0))
     if size <= _ZERO * largest < np.inf:
-        return 0.0  # a bias before a normalization has no gradient, but sums of many that cancel
+        return 0.0  # a bias before a normalization has a gradient of zero, but for the rounding of terms that cancel
     scale = max(size, LEAST_SHARE * largest, 1e-300)
     found = float(np.abs(one - other).max(initial=0.0) / scale)
     return found if np.isfinite(found) else np.inf
@@ -139,14 +139,14 @@ def _apart(pair: Pair, case: PortCase, largest: float) -> float:
 
 
 def _blurred(pair: Pair, case: PortCase, largest: float) -> float:
-    """Returns how far a gradient is off beside its own elements: no more of a step is off by that, whatever the update."""
+    """Returns the largest error of an element of a gradient, relative to itself: no update moves a step by more than that."""
     both = _clear(gradients(pair, case), pair, case, largest)
     found = (float((np.abs(one - other) / np.abs(other)).max()) for one, other in both)
     return max((each for each in found if each < CONSTANT / LEAST_SHARE), default=0.0)
 
 
 def _explain_update(pair: Pair, case: PortCase, roles: set[str]) -> tuple[str, str]:
-    """Says why two first steps differ: what explains all of it, and where Adam's epsilon acts."""
+    """Says why two first steps differ: the cause that explains everything, and where Adam's epsilon acts."""
     one, other = (each.ravel() for each in _update(pair, case)[0])
     weight = case.weights[1][pair.target[0].neutral].ravel()
     gradient = case.target.gradients[pair.target[0].neutral].ravel()
@@ -175,7 +175,7 @@ def _explain_update(pair: Pair, case: PortCase, roles: set[str]) -> tuple[str, s
 
 
 def _decayed(settings: Hyper, weight: np.ndarray) -> np.ndarray:
-    """Returns how far a decay beside the gradient, as of AdamW, moves a parameter by itself."""
+    """Returns how far decoupled weight decay, as in AdamW, alone moves a parameter."""
     rate = next((settings[name] for name in ("lr", "learning_rate") if name in settings), 0.0)
     decay = settings.get("weight_decay") if settings.get("is_decoupled") else None
     return -float(str(rate)) * float(str(decay or 0.0)) * weight
@@ -200,9 +200,9 @@ def _is_multiple(array: np.ndarray, other: np.ndarray, fits: float = _FITS) -> b
 
 
 def _epsilon(gradient: np.ndarray, moved: np.ndarray) -> float | None:
-    """Adam's epsilon, from its first step: rate * gradient / (|gradient| + epsilon).
+    """Fits Adam's epsilon to its first step, which is rate * gradient / (|gradient| + epsilon); None if it does not fit.
 
-    |gradient| / |step| = |gradient| / rate + epsilon / rate is a line.
+    |gradient| / |step| = |gradient| / rate + epsilon / rate is a line over |gradient|.
     """
     if gradient.size < 3 or not moved.all():
         return None

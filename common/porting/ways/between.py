@@ -1,4 +1,4 @@
-"""Identifies what is between two layers from the outputs of the layers before and the input of the next one."""
+"""Identifies what stands between two layers from the outputs of the layers before it and the input of the next one."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ _MOST_STEPS = 12
 """The most results that are examined if only one side has them."""
 Found = tuple[Settings, Settings]
 Gap = tuple[Sequence[LayerCall], Sequence[LayerCall]]
-"""The calls of each side, between two that are aligned, which have no counterpart."""
+"""The calls on each side, between two aligned ones, that have no counterpart."""
 
 
 def identify_between(
@@ -29,13 +29,13 @@ def identify_between(
     """Returns the settings of what is before a layer on both sides, if both can be identified and they differ.
 
     Args:
-        before: The layers before, whose outputs agree.
-        target: What went into the next layer.
+        before: The preceding layers, whose outputs agree.
+        target: The input of the next layer on both sides.
         gap: What each side computes in between that the other side does not.
-        held: Name -> the parameters that may take part in it.
+        held: Name -> a parameter that may take part in it.
 
     Returns:
-        The settings; or what only one side does, in words; None if it is not known.
+        The settings of both sides, or a sentence about what only one side does; None if neither is known.
     """
     steps = [[*(call.output for call in calls[:_MOST_STEPS]), target[side]] for side, calls in enumerate(gap)]
     sources = [
@@ -48,7 +48,7 @@ def identify_between(
 
 
 def _reordered(gap: Gap) -> str | None:
-    """Returns how one step's result becomes that of a step of the other side, if that puts the same in another order."""
+    """Says how the result of a step becomes that of a step on the other side, if only the order of elements differs."""
     for one, other in itertools.product(*(calls[:_MOST_STEPS] for calls in gap)):
         turned = None if moves(one) or moves(other) else turn((one.output, other.output))
         if turned is not None and turned.name == "order":
@@ -57,7 +57,7 @@ def _reordered(gap: Gap) -> str | None:
 
 
 def _added(sources: Sequence[Named], gap: Gap) -> str | None:
-    """Returns how what one side adds to every example becomes what the other adds: positions that are not learnt."""
+    """Says how what one side adds to every example, such as fixed position encodings, becomes what the other adds."""
     for (name, x), (_, y) in zip(*sources, strict=False):
         for one, other in itertools.product(*(calls[:_MOST_STEPS] for calls in gap)):
             if not few(one.output).shape == few(other.output).shape == x.shape == y.shape:
@@ -71,7 +71,7 @@ def _added(sources: Sequence[Named], gap: Gap) -> str | None:
 
 
 def _identify_steps(sources: Sequence[Named], gap: Gap, examples: int) -> Found | str | None:
-    """Identifies the steps of each side that the other one does not take, each from those before, to the first that differs."""
+    """Identifies the unmatched steps of each side, each from the steps before it, and returns the first that differs."""
     chains: list[list[Settings]] = []
     for given, calls in zip(sources, gap, strict=True):
         chain, known = list[Settings](), list(given)
@@ -88,7 +88,7 @@ def _identify_steps(sources: Sequence[Named], gap: Gap, examples: int) -> Found 
 
 
 def _silu(chain: Sequence[Settings], settings: Settings) -> Settings | None:
-    """Returns the activation that a sigmoid becomes when it is multiplied by what it was taken of: Keras writes it so."""
+    """Returns SiLU if a step multiplies a sigmoid by the sigmoid's own input, as Keras writes it; None otherwise."""
     if chain and chain[-1] == {**settings, "activation": "sigmoid"} and settings.get("activation") == "silu":
         return settings
     factors, last = settings.get("product"), chain[-1] if chain else {}
@@ -99,7 +99,7 @@ def _silu(chain: Sequence[Settings], settings: Settings) -> Settings | None:
 
 
 def _differing_step(ours: Sequence[Settings], theirs: Sequence[Settings]) -> Found | str | None:
-    """Returns the step that only one side takes, if the others are the same; else the first two of one kind that differ."""
+    """Returns the step that only one side takes, if the others are the same; otherwise the first two of one kind that differ."""
     if (swapped := _swapped(ours, theirs)) is not None:
         return swapped
     for more, fewer, has, lacks in ((ours, theirs, "{a}", "{b}"), (theirs, ours, "{b}", "{a}")):
@@ -122,7 +122,7 @@ def _differing_step(ours: Sequence[Settings], theirs: Sequence[Settings]) -> Fou
 
 
 def _swapped(ours: Sequence[Settings], theirs: Sequence[Settings]) -> str | None:
-    """Returns which two steps of different kinds the sides take one after the other, each in its own order."""
+    """Says which two consecutive steps of different kinds the sides take in opposite orders."""
     kinds = [[frozenset(step) for step in steps] for steps in (ours, theirs)]
     for place in range(min(map(len, kinds)) - 1):
         one, other = (each[place : place + 2] for each in kinds)
@@ -139,7 +139,7 @@ def _without(settings: Settings, names: set[str]) -> Settings:
 
 
 def _is_nothing(settings: Settings) -> bool:
-    """Returns whether a step gives what it was given."""
+    """Returns whether a step returns its input unchanged."""
     terms = settings.get("terms", ())
     return (
         settings.get("activation") == "none"
@@ -150,7 +150,7 @@ def _is_nothing(settings: Settings) -> bool:
 
 
 def _rows(held: Mapping[str, np.ndarray], made: Sequence[np.ndarray]) -> Named:
-    """Returns the parameters, and as many rows of each as the last array, or a step to it, has positions."""
+    """Returns the parameters, and each run of their rows that is as long as one of the arrays has positions."""
     found: list[tuple[str, np.ndarray]] = []
     for name, value in held.items():
         is_alone = value.shape[:1] == (1,) and (value.ndim > 2 or value.ndim == made[-1].ndim > 1)
@@ -168,7 +168,7 @@ def _masks(gap: Gap) -> Named:
 
 
 def _in_one_kind(found: Iterable[Settings | None]) -> list[Settings | None]:
-    """Returns the settings of both sides, as those of programs where they are of two kinds: an activation may be one as well."""
+    """Returns the settings of both sides; if they are of two kinds, those of programs, since an activation can be one."""
     one, other = found
     return (
         [one, other]
@@ -189,9 +189,9 @@ def _as_program(found: Settings) -> Settings:
 
 
 def _sources(before: Sequence[Aligned], side: int, examples: int) -> list[tuple[str, np.ndarray]]:
-    """Returns what is at hand on one side, the latest first: outputs, then what went into the same layers.
+    """Returns the arrays that are available on one side, the latest first: the outputs of layers and the layers' inputs.
 
-    Both sides call it by torch's name, so that it is told from what is another array.
+    Both sides use torch's names, so the same array has the same name.
     """
     found: list[tuple[str, np.ndarray]] = []
     functions: list[tuple[str, np.ndarray]] = []
@@ -207,6 +207,6 @@ def _sources(before: Sequence[Aligned], side: int, examples: int) -> list[tuple[
 
 
 def _numbered(name: str, found: Named) -> str:
-    """Returns a name that is not among some, for one of several calls with one name."""
+    """Returns a name that no earlier array has, for one of several calls with the same name."""
     count = sum(each == name or each.startswith(f"{name} (") for each, _ in found)
     return f"{name} ({count + 1} calls before the last)" if count else name

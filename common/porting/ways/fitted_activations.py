@@ -1,4 +1,4 @@
-"""Activations with a parameter, which is measured: if no value fits, it is another activation."""
+"""Activations with a parameter that is measured from the arrays; if no value fits, it is another activation."""
 
 from collections.abc import Callable, Iterator
 
@@ -16,8 +16,8 @@ def activations(x: np.ndarray, seen: np.ndarray) -> Iterator[Activation]:
     """Yields every activation that may have turned one array into the other.
 
     Args:
-        x: What went in.
-        seen: What came out.
+        x: The input of the activation.
+        seen: Its output.
     """
     yield from formulas.ACTIVATIONS.items()
     yield from measured(x, seen)
@@ -27,8 +27,8 @@ def measured(x: np.ndarray, seen: np.ndarray) -> Iterator[Activation]:
     """Yields activations with the parameter that a pair of arrays shows: a slope, an alpha, a limit, a temperature.
 
     Args:
-        x: What went in.
-        seen: What came out.
+        x: The input of the activation.
+        seen: Its output.
     """
     if x.shape != seen.shape or x.dtype.kind != "f" or not x.size:
         return

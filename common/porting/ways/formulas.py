@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
 
 Pads = Sequence[tuple[int, int]]
-"""Before and after, for each dim of space."""
+"""The padding before and after, for each spatial dim."""
 MERGES: Mapping[str, Callable[[Sequence[np.ndarray]], np.ndarray]] = {
     "side by side": lambda both: np.concatenate(both, axis=-1),
     "added": lambda both: both[0] + both[1],
@@ -33,7 +33,7 @@ def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 class NumberedName(str):
-    """The name of an activation that ends in its number, as in "relu up to 0.5"; those that are spelled alike are equal.
+    """The name of an activation that ends in its number, as in "relu up to 0.5"; names that are spelled alike are equal.
 
     Attributes:
         kind: The name ahead of the number.
@@ -46,7 +46,7 @@ class NumberedName(str):
     number: float
 
     def __new__(cls, kind: str, number: float) -> Self:
-        """Spells the name."""
+        """Appends the number to the name of the kind."""
         made = super().__new__(cls, f"{kind} {number:g}")
         made.kind, made.number = kind, number
         return made
@@ -91,24 +91,24 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def pad(x: np.ndarray, pads: Pads, value: float = 0.0) -> np.ndarray:
-    """Pads the dims of space of [batch, *space, channels].
+    """Pads the spatial dims of [batch, *space, channels].
 
     Args:
         x: The array.
-        pads: Before and after, for each dim of space.
-        value: What is put there.
+        pads: The padding before and after, for each spatial dim.
+        value: The value of the padding.
     """
     return np.pad(x, [(0, 0), *pads, (0, 0)], constant_values=value)
 
 
 def windows(x: np.ndarray, size: Sequence[int], strides: Sequence[int], dilation: Sequence[int]) -> np.ndarray:
-    """Cuts windows out of [batch, *space, channels]: [batch, *positions, channels, *size].
+    """Cuts [batch, *space, channels] into windows [batch, *positions, channels, *size].
 
     Args:
-        x: The array, padded.
+        x: The padded array.
         size: The size of a window.
-        strides: The strides from one to the next.
-        dilation: The dilation between two elements of one.
+        strides: The strides from one window to the next.
+        dilation: The distance between two elements of a window.
     """
     reach = [(n - 1) * d + 1 for n, d in zip(size, dilation, strict=True)]
     cut = sliding_window_view(x, reach, axis=tuple(range(1, 1 + len(reach))))
@@ -132,7 +132,7 @@ def convolve(
         strides: The stride along each spatial dimension.
         pads: The padding along each spatial dimension.
         dilation: The dilation along each spatial dimension.
-        groups: Into how many groups the channels are split.
+        groups: The number of groups of channels.
     """
     size = kernel.shape[:-2]
     cut = windows(pad(x, pads), size, strides, dilation)
@@ -148,7 +148,7 @@ def convolve(
 
 
 def same_pads(space: Sequence[int], reach: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Returns the padding of TensorFlow's SAME: size / stride positions, rounded up; an odd element goes to the end.
+    """Returns TensorFlow's SAME padding, which gives ceil(size / stride) positions and puts an odd element at the end.
 
     Args:
         space: The size of the inputs along each dim.
@@ -168,7 +168,7 @@ def attend(
         query: The queries.
         key: The keys.
         value: The values.
-        scale: Multiplies the products.
+        scale: The factor of the products of queries and keys.
         ahead: The number of later positions that a position sees: 0 is causal, None sees all.
         axis: The axis of [batch, heads, queries, keys] over which the softmax is taken.
     """
@@ -176,6 +176,6 @@ def attend(
     if ahead is not None:
         rows, columns = np.indices(scores.shape[-2:])
         hidden = columns > rows + ahead
-        hidden &= ~hidden.all(axis=-1, keepdims=True)  # a row that sees nothing is uniform, or not a number
+        hidden &= ~hidden.all(axis=-1, keepdims=True)  # a row that hides everything would be NaN
         scores = np.where(hidden, -np.inf, scores)
     return np.einsum("bhqk,bkhd->bqhd", softmax(scores, axis), value)

@@ -16,7 +16,7 @@ from samestep.common.porting.array_layouts import apart_but_hidden
 
 Settings = Mapping[str, object]
 Candidate = tuple[Settings, Callable[[], np.ndarray]]
-"""The settings of one way to compute a layer, and what comes out."""
+"""The settings of one way to compute a layer, and the function that computes its output."""
 Way = Callable[[np.ndarray, Mapping[str, np.ndarray], Aligned], Iterator[Candidate]]
 """(inputs, parameters, the layer) -> ways to compute it, the likeliest first."""
 EXAMPLES = 2
@@ -24,20 +24,20 @@ EXAMPLES = 2
 LAST_STEP = "the step before"
 """The name of a step that only one side took; what comes after it may be the same on both."""
 _NEAR = 2e-6
-"""How far two settings that were measured may be apart, relative."""
+"""How far two measured settings may be apart, relative."""
 SAME = 1e-7
 """How far a candidate may be from what was seen: a framework may hold a constant in float32."""
 MORE = {"attention": 8}
 """Family -> the most examples that are examined, since not every example has padding."""
 FLOAT32 = {"resizing": 1e-6, "attention": 1e-6}
-"""Family -> how far it may be off where TensorFlow computes all of it in float32, or masks scores by adding -1e9 to them."""
+"""Family -> the bound where TensorFlow computes everything in float32, or masks scores by adding -1e9 to them."""
 
 
 def each_way(make: Callable[..., np.ndarray], **choices: Iterable[object]) -> Iterator[Candidate]:
     """Yields a way to compute a layer for each combination of some settings.
 
     Args:
-        make: Computes it, given the settings by name.
+        make: Computes the layer, given the settings by name.
         **choices: Setting -> its possible values, the likeliest first; the last setting varies fastest.
     """
     for values in itertools.product(*choices.values()):
@@ -76,11 +76,11 @@ def identify_both(layer: Aligned, ways: Way) -> tuple[Settings, Settings] | None
 
     Args:
         layer: The layer, whose outputs differ although its inputs do not.
-        ways: Makes the candidates.
+        ways: Yields the candidates for one side.
     """
     if layer.inputs is None:
         return None
-    if layer.family != "normalization":  # which may take the statistics of the whole batch
+    if layer.family != "normalization":  # a normalization may take the statistics of the whole batch
         few = slice(MORE.get(layer.family, EXAMPLES))
         inputs, output = ((one[few], other[few]) for one, other in (layer.inputs, layer.output))
         layer = dataclasses.replace(layer, inputs=inputs, output=output)
@@ -96,8 +96,8 @@ def differing(one: Settings | None, other: Settings | None) -> tuple[Settings, S
     """Returns both settings, if both sides were identified and they differ.
 
     Args:
-        one: Torch's.
-        other: TensorFlow's.
+        one: Torch's settings.
+        other: TensorFlow's settings.
     """
     return None if one is None or other is None or not is_other(one, other) else (one, other)
 
@@ -106,14 +106,14 @@ def is_other(one: Settings, other: Settings) -> bool:
     """Returns whether two ways have settings that differ by more than rounding.
 
     Args:
-        one: The settings of one.
-        other: Those of the other.
+        one: The settings of one way.
+        other: The settings of the other way.
     """
     return one.keys() != other.keys() or any(not _is_near(one[name], other[name]) for name in one)
 
 
 def _are_steps(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """Returns whether two lists of terms are the same but for one, which is a step before on one side."""
+    """Returns whether two lists of terms differ in one term only, which is a step before on one side."""
     rest = [list((Counter(a) - Counter(b)).elements()) for a, b in ((one, other), (other, one))]
     return len(rest[0]) == len(rest[1]) == 1 and LAST_STEP in (rest[0][0], rest[1][0])
 

@@ -17,7 +17,7 @@ from samestep.common.porting.ways.space import convolution, flattened, pooling
 
 Params = Mapping[str, np.ndarray]
 _AXES = {"the keys": -1, "the queries": -2, "the heads": -3}
-"""What a softmax may be taken over -> the axis of [batch, heads, queries, keys]; the first one is usual."""
+"""The name of what a softmax is taken over -> the axis in [batch, heads, queries, keys]; the first one is usual."""
 EPSILONS = (1e-5, 1e-3, 1e-6, 1e-12, 1e-7, 1e-8, 0.0)
 """The values of epsilon in use, besides the two that the layers say they have."""
 
@@ -41,7 +41,7 @@ def linear(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]
 
 
 def normalization(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """Yields normalizations by each epsilon, and by statistics of the batch, the example, groups of channels, or running ones.
+    """Yields normalizations with each epsilon and the statistics of the batch, the example, groups of channels, or running ones.
 
     Args:
         x: [batch, ..., channels].
@@ -61,7 +61,7 @@ def normalization(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Can
 
 
 def _beside(x: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Returns what is to be multiplied with an array, or added: of a norm over space alone the same for all channels."""
+    """Returns a scale or bias that broadcasts over an array; that of a norm over space alone is the same for all channels."""
     return value[..., None] if value.shape == x.shape[1:-1] != x.shape[-1:] else value
 
 
@@ -95,7 +95,7 @@ def activation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candid
 
     Args:
         x: The inputs.
-        params: None.
+        params: Not used.
         layer: The layer.
     """
     known = dict(formulas.ACTIVATIONS)
@@ -108,7 +108,7 @@ def embedding(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candida
     """Yields the rows of a table, as they are or scaled by the square root of their width.
 
     Args:
-        x: Ids.
+        x: The ids.
         params: table.
         layer: The layer.
     """
@@ -152,12 +152,12 @@ def _nearest(
     seen: np.ndarray,
     of_queries: bool,
 ) -> np.ndarray:
-    """Returns attention under the mask that comes nearest to what was seen, a number of keys for each example or query.
+    """Returns attention under the padding mask that comes nearest to what was seen, chosen for each example or query.
 
     Args:
         split: Queries, keys and values, [batch, time, heads, size].
-        parts: (how many keys are hidden) -> those that are not.
-        projected: Makes the output of the heads, side by side.
+        parts: The number of hidden keys -> the slice of the visible ones.
+        projected: Projects the concatenated heads to the output.
         seen: The output.
         of_queries: Whether the queries of one example may have different masks.
     """
@@ -168,7 +168,7 @@ def _nearest(
         return projected(heads.reshape(*heads.shape[:2], -1))
 
     made = [output(keys, query.shape[-1] ** -0.5) for keys in map(parts, range(key.shape[1]))]
-    made.append(output(slice(None), 0.0))  # where all are hidden, Keras weighs all alike
+    made.append(output(slice(None), 0.0))  # if all keys are hidden, Keras weighs them equally
     found = np.stack(made)
     best = np.abs(found - seen).max(axis=3 if of_queries else (2, 3), keepdims=True).argmin(axis=0)
     return np.take_along_axis(found, best[None], axis=0)[0]
@@ -190,7 +190,7 @@ def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Seque
 
 
 def _attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, count: int) -> Iterator[Candidate]:
-    """Attention of so many heads; a softmax over another axis, and heads that are not put back, under the first scale alone."""
+    """Yields attention with this many heads; with other softmax axes or untransposed heads, only under the first scale."""
     width, size = query.shape[-1], query.shape[-1] // count
     q, k, v = (each.reshape(*each.shape[:2], count, -1) for each in (query, key, value))
     scales = {f"1/sqrt({size})": size**-0.5, f"1/sqrt({width})": width**-0.5, "1": 1.0, f"1/{size}": 1 / size}
@@ -227,4 +227,4 @@ WAYS: Mapping[str, Way] = {
     "flatten": lambda x, params, layer: flattened(x, layer.output[1]),
     "resizing": resizing,
 }
-"""By family."""
+"""The ways to compute a layer, by family."""

@@ -23,7 +23,7 @@ def identify_step(sources: Named, target: np.ndarray) -> Settings | None:
 
     Args:
         sources: The available arrays; Boolean ones are masks.
-        target: What came out.
+        target: The array that was made.
     """
     seen = few(target)
     real = [(name, each) for name, each in sources if each.dtype != bool]
@@ -36,7 +36,7 @@ def few(array: np.ndarray) -> np.ndarray:
 
 
 def _averages(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
-    """Means over the positions that a mask leaves."""
+    """Yields means over the positions that a mask leaves."""
     for _, mask in (each for each in sources if each[1].dtype == bool):
         for _, x in sources[:MOST_SOURCES]:
             if x.ndim == 3 and x.shape[:2] == mask.shape and target.shape == (len(x), x.shape[-1]):
@@ -46,7 +46,7 @@ def _averages(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 def _candidates(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
     alike = [(name, source) for name, source in sources if source.shape == target.shape]
-    is_alone = target.ndim and target.shape[-1] == 1  # whose softmax is 1, whatever it is of
+    is_alone = target.ndim and target.shape[-1] == 1  # a softmax over a single element is always 1
     functions = {name: f for name, f in formulas.ACTIVATIONS.items() if not (is_alone and "softmax" in name)}
     fitted = ((found, each) for each in alike[:3] for found in measured(each[1], target))
     for (name, function), (what, source) in itertools.chain(itertools.product(functions.items(), alike[:3]), fitted):
@@ -56,7 +56,7 @@ def _candidates(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
             made = function(source)
             factor = float(np.vdot(made, target) / max(np.vdot(made, made), 1e-300))
             settings = {"activation": name, "terms": (what,), "factor": float(f"{factor:.6g}")}
-            if factor:  # zeros are none of anything
+            if factor:  # an array of zeros would be a multiple of anything
                 yield settings, lambda x=made, c=factor: c * x
     for name, function in functions.items():
         for (first, source), (other, added) in itertools.permutations(alike[:MOST_SOURCES], 2):
@@ -72,7 +72,7 @@ def _candidates(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def _attended(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
-    """Attention, from three projections or from one that packs them."""
+    """Yields attention from three projections or from one that packs them."""
     if target.ndim != 3:
         return
     width = target.shape[-1]

@@ -21,8 +21,8 @@ def programs(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
     """Yields the programs of one step that may have made an array.
 
     Args:
-        sources: What is at hand.
-        target: What came out.
+        sources: The available arrays.
+        target: The array that was made.
     """
     for make in _STEPS:
         yield from make(sources, target)
@@ -44,14 +44,14 @@ def _softmaxes(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
             name = _axis_beside_ones(axis, x)
             yield {"softmax": name}, lambda x=x, axis=axis: formulas.softmax(x, axis)
             yield {"softmax": f"{name}, its logarithm"}, lambda x=x, axis=axis: np.log(formulas.softmax(x, axis))
-    for _, x in sources:  # Keras puts another axis than the last one there first
+    for _, x in sources:  # for any other axis, Keras first moves it to the end
         for axis in range(1, x.ndim - 1):
             if (turned := x.swapaxes(axis, -1)).shape == target.shape:
                 yield {"softmax": _axis_beside_ones(axis, x)}, lambda x=turned: formulas.softmax(x)
 
 
 def _axis_beside_ones(axis: int, x: np.ndarray) -> str:
-    """Returns what an axis is called. Of [4, 6, 1] axis 1 is the last one: the other side may have squeezed its array."""
+    """Returns the name of an axis. Axis 1 of [4, 6, 1] is called the last, as the other side may have squeezed its array."""
     return axis_name(axis, max((n + 1 for n, size in enumerate(x.shape) if size != 1), default=x.ndim))
 
 
@@ -74,7 +74,7 @@ def _reductions(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def _sums(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
-    """Multiples of up to three arrays, added: residuals, positions, scales; and a constant beside them."""
+    """Yields sums of multiples of up to three arrays, such as residuals, positions and scales, with or without a constant."""
     fitting = [(name, x) for name, x in sources if _spreads(x, target)][: 2 * _NEAR]
     for count in (1, 2, 3):
         for chosen in itertools.combinations(fitting[: 2 * _NEAR if count < 3 else _NEAR], count):
@@ -87,7 +87,7 @@ def _sums(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
                     continue
                 factors = [float(f"{each:.{_DIGITS}g}") for each in found]
                 if any(abs(each) < _LEAST for each in found):
-                    continue  # without that term it would be the same
+                    continue  # it would be the same without that term
                 terms = sorted(zip((name for name, _ in chosen), factors, strict=False))
                 settings = {"sum": tuple(spell_term(*each) for each in terms)}
                 settings |= {"constant": factors[count]} if has_constant else {}
@@ -95,17 +95,17 @@ def _sums(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def spell_term(name: str, factor: float) -> str:
-    """Spells a multiple of something.
+    """Spells a multiple of an array.
 
     Args:
-        name: What it is a multiple of.
+        name: The name of the array.
         factor: The factor.
     """
     return name if factor == 1 else f"minus {name}" if factor == -1 else f"{factor:.{_DIGITS}g} times {name}"
 
 
 def _solve(matrix: np.ndarray, target: np.ndarray) -> np.ndarray | None:
-    """Fits a target on a few of its elements; None where that is not enough."""
+    """Fits a combination of columns to a few elements of the target; None if these are too few or it does not fit."""
     wanted = target.ravel()
     few = np.linspace(0, len(wanted) - 1, min(len(wanted), 64)).astype(int)
     if len(few) <= matrix.shape[1] or not (np.isfinite(matrix[few]).all() and np.isfinite(wanted[few]).all()):
@@ -149,7 +149,7 @@ def _concatenations(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def _for_each_example(x: np.ndarray, target: np.ndarray) -> np.ndarray | None:
-    """Returns what may stand beside others in a target, a parameter once for each example; None of what does not fit."""
+    """Returns an array as it may be concatenated in a target, a parameter once for each example; None if it does not fit."""
     if x.ndim < target.ndim and x.ndim and x.dtype.kind == "f":
         x = np.broadcast_to(x, (len(target), *(1,) * (target.ndim - 1 - x.ndim), *x.shape))
     apart = [one != other for one, other in zip(x.shape, target.shape, strict=False)]
@@ -157,7 +157,7 @@ def _for_each_example(x: np.ndarray, target: np.ndarray) -> np.ndarray | None:
 
 
 def _hidings(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
-    """Yields what is given, but one constant in some places."""
+    """Yields the input with one constant in some places."""
     for _, x in _alike(sources, target):
         with np.errstate(invalid="ignore"):
             scale = np.abs(x).max()
@@ -173,7 +173,7 @@ def _hidings(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def where_hidden(hidden: np.ndarray) -> str:
-    """Returns which elements are hidden, in words.
+    """Says which elements are hidden.
 
     Args:
         hidden: True for elements that are hidden.
@@ -211,7 +211,7 @@ def _slices(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def _joinings(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
-    """Axes in another order, then perhaps joined or split."""
+    """Yields permutations of axes, followed by a reshape that may join or split them."""
     for _, x in sources[: 2 * _NEAR]:
         if x.size != target.size or not 3 <= x.ndim <= 5:
             continue
@@ -221,7 +221,7 @@ def _joinings(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def _pixels(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
-    """A larger image whose pixels are the channels of a smaller one, which are put in two orders."""
+    """Yields larger images whose pixels are the channels of a smaller one, in either of two orders."""
     for _, x in sources[: 2 * _NEAR]:
         if not x.ndim == target.ndim == 4 or x.size != target.size or not target.shape[-1] < x.shape[-1]:
             continue
@@ -243,5 +243,5 @@ def _alike(sources: Named, target: np.ndarray) -> Named:
 
 
 def _spreads(x: np.ndarray, target: np.ndarray) -> bool:
-    """Returns whether an array has the shape of another one, or spreads over its first axes."""
+    """Returns whether an array has the shape of the target, or broadcasts over its first axes."""
     return x.dtype.kind == "f" and x.ndim > 0 and x.shape == target.shape[target.ndim - x.ndim :]

@@ -21,7 +21,7 @@ _DIRECTIONS = {
     "from the last position to the first": (True, False),
     "from the last position to the first, turned round": (True, True),
 }
-"""Of a layer of one direction -> whether it goes backward, and its result is then in the order of the positions again."""
+"""The direction of a layer -> whether it goes backward, and whether its result is put back in the order of the positions."""
 _LETTERS = {4: "ifgo", 3: "rzn", 1: "h"}
 _LSTM = 4
 _Held = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
@@ -63,14 +63,14 @@ def recurrent(x: np.ndarray, params: Weights, layer: Aligned) -> Iterator[Candid
 
 
 def ends(layer: Aligned, side: int, examples: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields what a recurrent layer holds after the last position without returning it as its result, with its name.
+    """Yields, by name, the states of a recurrent layer after the last position that it does not return as its result.
 
     Nothing is yielded for a layer that does not compute in the usual way.
 
     Args:
         layer: The layer.
-        side: The place of the side among the two.
-        examples: How many examples are looked at.
+        side: 0 for the source, 1 for the target.
+        examples: The number of examples to examine.
     """
     levels = _levels(layer.params[0]) or _levels(layer.params[1])
     if not levels or layer.inputs is None or _count(levels) not in _LETTERS:
@@ -93,7 +93,7 @@ def _count(levels: Sequence[Sequence[Weights]]) -> int:
 
 
 def _usual(count: int) -> dict[str, object]:
-    """Returns the settings of the usual way to compute a layer of so many gates."""
+    """Returns the usual settings of a layer with this number of gates."""
     cell = {"order": tuple(range(count)), "biases": "both", "reset": "after", "gate": "sigmoid", "state": "tanh"}
     return {**cell, "direction": next(iter(_DIRECTIONS)), "masked": False, "started": False, "merge": "side by side"}
 
@@ -104,7 +104,7 @@ def _mask(layer: Aligned, x: np.ndarray) -> np.ndarray | None:
 
 
 def _start(layer: Aligned, x: np.ndarray, levels: Sequence[Sequence[Weights]]) -> Sequence[np.ndarray]:
-    """Returns the state, and the memory if there is one, that either side gives a layer of one level and direction."""
+    """Returns the initial state, and the memory if there is one, that either side gives a layer of one level and direction."""
     if len(levels) > 1 or len(levels[0]) > 1:
         return ()
     shape = (len(x), len(levels[0][0]["recurrent"]))
@@ -117,7 +117,7 @@ def _start(layer: Aligned, x: np.ndarray, levels: Sequence[Sequence[Weights]]) -
 
 
 def _levels(params: Weights) -> list[list[Weights]]:
-    """Returns the weights of each level, forward ones first; () if they are not those of a recurrent layer."""
+    """Returns the weights of each level, forward ones first; empty if they are not those of a recurrent layer."""
     cells: dict[str, dict[str, np.ndarray]] = {}
     for name, value in params.items():
         prefix, _, role = name.rpartition("/")
@@ -148,7 +148,7 @@ def _run(
             turned, held[number, 1] = _direction(x, second[0], how, mask, True)
             back = turned[:, ::-1]
             both = [made[:, -1], back[:, 0]] if is_last and number == len(levels) else [made, back]  # where each ends
-            if mask is not None and not is_last:  # of two directions, Keras puts zeros where it leaves positions out
+            if mask is not None and not is_last:  # in a layer of two directions, Keras puts zeros at masked positions
                 both = [np.where(mask[..., None], each, 0.0) for each in both]
             made = MERGES[str(how["merge"])](both)
         x = made

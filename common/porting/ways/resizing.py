@@ -23,7 +23,7 @@ def resizing(x: np.ndarray, params: Mapping[str, np.ndarray], layer: Aligned) ->
 
     Args:
         x: [batch, *space, channels].
-        params: None.
+        params: Not used.
         layer: The layer.
     """
     for size in {each.shape[1:-1] for each in layer.output}:
@@ -38,7 +38,7 @@ def _resized(x: np.ndarray, size: Sequence[int], resizes: str, pixels: str) -> n
 
 
 def _weights(old: int, new: int, weigh: Callable[[np.ndarray], np.ndarray], place: _Places) -> np.ndarray:
-    """Returns which share of each old pixel a new one has; what lies outside is the pixel at the border."""
+    """Returns the weight of each old pixel in each new one; outside the image, the pixel at the border is repeated."""
     places = place(np.arange(new, dtype=float), old, new)
     around = np.floor(places)[:, None] + np.arange(-1, 3)
     shares = weigh(around - places[:, None])

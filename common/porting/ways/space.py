@@ -1,4 +1,4 @@
-"""The known ways to compute layers with dims of space: convolutions, pooling, and what flattens them."""
+"""The known ways to compute layers with spatial dims: convolutions, pooling, and flattening."""
 
 import functools
 import itertools
@@ -26,14 +26,14 @@ _BORDERS = {_ZEROS: "constant", "a reflection": "reflect", "the nearest pixel": 
 
 
 def _numbers(value: object, count: int) -> tuple[int, ...]:
-    """Returns a setting for each dim of space; a single number is meant for all."""
+    """Returns a setting for each spatial dim; a single number applies to all of them."""
     if isinstance(value, int):
         return (value,) * count
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (1,) * count
 
 
 def _either(layer: Aligned, names: Sequence[str], count: int, default: int = 1) -> list[tuple[int, ...]]:
-    """Returns what either side has of a setting, torch's first."""
+    """Returns the values of a setting on both sides, torch's first, without repetitions."""
     found = [
         _numbers(call.settings[name], count)
         for call in (layer.source, layer.target)
@@ -63,7 +63,7 @@ def convolution(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candi
 
 
 def _convolved(x: np.ndarray, kernel: np.ndarray, layer: Aligned) -> Iterator[Candidate]:
-    """A filter under each padding, stride and dilation."""
+    """Yields a filter under each padding, stride and dilation."""
     count = kernel.ndim - 2
     groups = x.shape[-1] // kernel.shape[-2]
     strides = _either(layer, ("stride", "strides"), count)
@@ -96,7 +96,7 @@ def _padded(
 
 
 def _separable(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """A filter for each channel, and one of single pixels after it, with each activation in between."""
+    """Yields a depthwise filter followed by a pointwise one, with each activation in between."""
     first, second = params["depthwise/kernel"], params["kernel"]
     alone = first.reshape(*first.shape[:-2], 1, -1)
     inner = [(settings, functools.cache(make)) for settings, make in _convolved(x, alone, layer)]
@@ -107,7 +107,7 @@ def _separable(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candid
 
 
 def _transposed(x: np.ndarray, layer: Aligned) -> Iterator[Candidate]:
-    """A transposed convolution, of whose result something is cut off in front, and the rest behind."""
+    """Yields transposed convolutions, with each amount cropped in front and the rest behind."""
     kernel, bias = layer.params[1]["kernel"], layer.params[1].get("bias", 0.0)
     count = kernel.ndim - 2
     for step in _either(layer, ("stride", "strides"), count):
@@ -119,14 +119,14 @@ def _transposed(x: np.ndarray, layer: Aligned) -> Iterator[Candidate]:
 
 
 def _cut(whole: np.ndarray, cut: Sequence[int], size: Sequence[int]) -> np.ndarray:
-    """Cuts something off in front; behind, zeros are added if there is not enough left."""
+    """Crops an array in front, and behind to a size; zeros are added behind if too little is left."""
     more = [(0, max(low + n - have, 0)) for low, n, have in zip(cut, size, whole.shape[1:], strict=False)]
     padded = formulas.pad(whole, more)
     return padded[(slice(None), *(slice(low, low + n) for low, n in zip(cut, size, strict=True)))]
 
 
 def _spread(x: np.ndarray, kernel: np.ndarray, strides: Sequence[int]) -> np.ndarray:
-    """Adds up the filters, each multiplied by a pixel and put where that is, a stride apart."""
+    """Adds up the filters, each multiplied by a pixel and placed at that pixel's position times the stride."""
     size = [(n - 1) * s + k for n, s, k in zip(x.shape[1:-1], strides, kernel.shape, strict=False)]
     whole = np.zeros((len(x), *size, kernel.shape[-2]))
     for at in itertools.product(*map(range, kernel.shape[:-2])):
@@ -140,7 +140,7 @@ def pooling(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate
 
     Args:
         x: [batch, *space, channels].
-        params: None.
+        params: Not used.
         layer: The layer.
     """
     space, count = x.shape[1:-1], x.ndim - 2
@@ -174,7 +174,7 @@ def flattened(x: np.ndarray, target: np.ndarray) -> Iterator[Candidate]:
 
     Args:
         x: [batch, *space, channels].
-        target: The array that has to come out, for its shape.
+        target: The expected result, of which only the shape is used.
     """
     if target.ndim != 2 or x.ndim < 3 or x.size != target.size:
         return

@@ -20,9 +20,9 @@ class Turn:
     """What turns the source's array into the target's.
 
     Attributes:
-        said: What a message says of it.
+        said: The words of a message.
         name: The name by which it is accepted.
-        steps: The operations that do it; () if they are known for these arrays only.
+        steps: The operations that do it; () if they hold for these arrays only.
     """
 
     said: str
@@ -73,7 +73,7 @@ def _more(shift: float) -> str:
 
 
 def _activated(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
-    """One side's is an activation of the other's: of what passed through it already, in part, that says the most."""
+    """Yields the activation that one side leaves out; after a ReLU, says which activation the other side has instead."""
     for before, after, lacks in ((one, other, "{a}"), (other, one, "{b}")):
         for name, function in activations(before, after):
             if name == "none" or apart(function(before), after) > SAME:
@@ -86,14 +86,14 @@ def _activated(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
 
 
 def _of_rectified(name: str) -> str:
-    """Returns the activation that this one is if what it gets has passed through a relu already; "" if it is none."""
+    """Returns the kind of ReLU that equals this activation on inputs that have passed through a ReLU; "" if there is none."""
     name = {"hard tanh": NumberedName(LIMITED, 1)}.get(name, name)
     is_limited = isinstance(name, NumberedName) and name.kind == LIMITED
     return name if is_limited or name in ("relu6", "squared relu") else ""
 
 
 def _scaled_in_part(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
-    """Some of what was put side by side is a multiple."""
+    """Yields a factor that applies to some of the places along an axis."""
     for axis in range(1, one.ndim) if one.shape == other.shape else ():
         rows = [np.moveaxis(each, axis, 0).reshape(one.shape[axis], -1) for each in (one, other)]
         factors = np.array([np.vdot(a, b) / max(np.vdot(a, a), 1e-300) for a, b in zip(*rows, strict=True)])
@@ -110,7 +110,7 @@ def _scaled_in_part(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
 
 
 def _reordered(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
-    """The elements along one axis are in another order, each or in blocks."""
+    """Yields another order of the elements along one axis, or of blocks of them."""
     for axis in range(one.ndim) if one.shape == other.shape else ():
         name, count = axis_name(axis, one.ndim), one.shape[axis]
         scale = max(np.abs(one).max(), 1e-300)
@@ -149,7 +149,7 @@ def _order(order: list[int], size: int) -> str:
 
 
 def _shifted(order: list[int]) -> str:
-    """Returns by how much what is there has moved, where something fell out at an end."""
+    """Says by how many places the elements are shifted, where some fell off an end; "" if that is not the same for all."""
     moves = {place - at for place, at in enumerate(order) if at >= 0}
     if len(moves) != 1 or moves == {0}:
         return ""
@@ -182,7 +182,7 @@ def _permuted(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
 
 
 def _rearranged(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
-    """The numbers of each example are the same; of an image whose pixels come from its channels, it is known how."""
+    """Yields that each example has the same numbers in another order."""
     if one.shape != other.shape or one.ndim < 2:
         return
     rows = [np.sort(each.reshape(len(each), -1), axis=1) for each in (one, other)]

@@ -10,7 +10,7 @@ from samestep.common.porting.ways.identify import SAME, Candidate
 from samestep.common.porting.ways.programs import Named
 
 _NEAR = 12
-"""The most available arrays that are examined, from the nearest on."""
+"""The most available arrays that are examined, nearest first."""
 _DIGITS = 6
 """The digits of an angle in a message."""
 
@@ -19,8 +19,8 @@ def vectors(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
     """Yields the steps that may have made an array of vectors.
 
     Args:
-        sources: What is at hand.
-        target: What came out.
+        sources: The available arrays.
+        target: The array that was made.
     """
     yield from _likenesses(sources[:_NEAR], target)
     yield from _rotations(sources[:_NEAR], target)
@@ -41,9 +41,9 @@ def _likenesses(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def _rotations(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
-    """Rotary positions: the angles that the first example was turned by, and then the others as well."""
+    """Yields rotary position embeddings: the angles of the first example, applied to all examples."""
     shape, last = target.shape, target.shape[-2:]
-    if target.ndim > 3 and last[-1] == 2:  # pairs that are not yet put one after the other
+    if target.ndim > 3 and last[-1] == 2:  # pairs that are not joined yet
         target = target.reshape(*shape[:-2], 2 * last[0])
     if target.ndim < 3 or target.shape[-1] % 2 or len(target) < 2:
         return
@@ -62,7 +62,7 @@ def _rotations(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def _gated(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
-    """Gated units: one half of the numbers times an activation of the other half."""
+    """Yields gated units: one half of the numbers times an activation of the other half."""
     for _, x in sources:
         if x.ndim < 2 or x.shape != (*target.shape[:-1], 2 * target.shape[-1]):
             continue
@@ -76,7 +76,7 @@ def _gated(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def _heads(x: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """Yields an array as a target is shaped, its width split in heads if need be, which may stand before the positions."""
+    """Yields an array in the shape of a target; if that has heads, the array may have them before or after the positions."""
     if x.size == np.prod(shape) and x.dtype.kind == "f":
         yield x.reshape(shape)
         if len(shape) == 4:
