@@ -18,5 +18,5 @@ def test_the_environment_of_a_process_without_one_is_empty() -> None:
         assert read_environment(process.pid) == [b""]
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert read_environment(process.pid) == [b""]
+        assert b"".join(read_environment(process.pid)) == b""
     assert read_environment(process.pid) == []
