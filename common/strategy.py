@@ -195,7 +195,7 @@ class StrategyInfo:
             step sends and keeps depends on the data; None if it does not.
         cost_at: The cost of a step for the devices at each place along `pipe`; None if all devices send alike.
         routes: (process, process) -> the bytes that the first sends to the second in a step; nothing where none are predicted.
-        textbook: What textbooks say about state, bytes sent and idle time, given the backend of its exchanges.
+        textbook: What textbooks say about state, bytes sent and idle time.
         backend: The backend of its exchanges between CPUs: "memory", "gloo", "grpc" or "tensorpipe".
         reference: The API that it demonstrates.
         status: What the maintainers of that API say about it.
@@ -234,7 +234,7 @@ class StrategyInfo:
     cost_as_measured: Callable[[Run, str, Sequence[Mapping[str, float]]], Ledger] | None = None
     cost_at: Callable[[Run, str, int], Ledger] | None = None
     routes: Callable[[Run, Ledger, str], Mapping[tuple[int, int], float]] = lambda run, ledger, backend: {}
-    textbook: Callable[[Run, str], tuple[Formula, ...]] = lambda run, backend: ()
+    textbook: Callable[[Run], tuple[Formula, ...]] = lambda run: ()
     measures: tuple[Measure, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
     cuts_parameters: bool = False

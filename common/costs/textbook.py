@@ -34,12 +34,13 @@ def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
 
     Args:
         run: What is trained.
-        backend: The backend that carries its exchanges; between the devices of one process nothing is sent.
+        backend: The backend that carries its exchanges; textbooks have a link between any two devices, and one process has none.
     """
-    if not (told := run.strategy.textbook(run, backend)):
+    if not (told := run.strategy.textbook(run)):
         return ()
     told = (*told, *_activations(run))
     covered = [each.in_textbooks for each in techniques.used(run.techniques) if each.in_textbooks is not None]
+    covered += [{each.quantity for each in told} - {"sent"}] * (backend == "memory")
     return tuple(formula for formula in told if all(formula.quantity in quantities for quantities in covered))
 
 
@@ -59,12 +60,11 @@ def _activations(run: Run) -> tuple[Formula, ...]:
     return (Formula("activations", kept, text, "Korthikanti et al. 2022, section 4.2"),)
 
 
-def zero(run: Run, backend: str, stage: int) -> tuple[Formula, ...]:
+def zero(run: Run, stage: int) -> tuple[Formula, ...]:
     """Returns what the ZeRO paper says of a step.
 
     Args:
         run: What is trained.
-        backend: What carries its exchanges.
         stage: The stage of ZeRO; 0 is plain data parallelism, in which every device holds everything.
     """
     if run.mesh.parts("stacked") > 1:  # whose experts the paper does not have
@@ -79,23 +79,18 @@ def zero(run: Run, backend: str, stage: int) -> tuple[Formula, ...]:
         ((weights + gradients + state) / shards, "(w + g + k) Ψ / N"),
     ][stage]
     factor = 3 if stage == 3 else 2
-    sent = 0 if backend == "memory" else factor * (run.num_devices - 1) * weights * model
     state = Formula("state", held * model, text, f"{_ZERO}, section {5 if stage else 3}")
     if run.mesh.parts("positions") > 1:  # attentions send as well, of which the paper knows nothing
         return (state,)
+    sent = factor * (run.num_devices - 1) * weights * model
     return state, Formula("sent", sent, f"{factor} (N - 1) w Ψ", f"{_ZERO}, section 7")
 
 
 REPLICATED, ZERO1, ZERO2, ZERO3 = (functools.partial(zero, stage=stage) for stage in range(4))
 
 
-def split(run: Run, backend: str) -> tuple[Formula, ...]:
-    """Returns what the papers on Megatron-LM say of a step whose model is split by layers, inside them, or both.
-
-    Args:
-        run: What is trained.
-        backend: What carries its exchanges.
-    """
+def split(run: Run) -> tuple[Formula, ...]:
+    """Returns what the papers on Megatron-LM say of a step whose model is split by layers, inside them, or both."""
     model, mesh, replicas = run.workload.model, run.mesh, math.prod(map(run.mesh.axis, run.mesh.replica_axes))
     each = 2 * run.item_bytes + optimizer_bytes(run, num_params(model)) / num_params(model)
     of_experts = sum(param.size for param in model.params().values() if param.stacked)

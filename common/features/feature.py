@@ -56,6 +56,7 @@ class LayerExchange:
     Attributes:
         flag: The flag that asks for it.
         in_words: What messages call what the layers get by it.
+        without: The flag that asks for none of it.
         is_asked: Whether a run asks for it.
         sends: What layers of our models send in a phase, by path.
         framework_sends: What layers of the framework send, likewise, and what is sent between the two passes.
@@ -63,6 +64,7 @@ class LayerExchange:
 
     flag: str
     in_words: str
+    without: str
     is_asked: Callable[[Run], bool]
     sends: Callable[[Run, str], Mapping[str, Send]]
     framework_sends: Callable[[Run, str], Mapping[str, Send]]

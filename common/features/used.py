@@ -163,7 +163,10 @@ def refuse_exchange(run: Run, why: str) -> None:
         ConfigError: It is asked for.
     """
     if (exchange := exchange_within(run)) is not None:
-        raise ConfigError(f"{run.name} cannot take {exchange.flag}: {why}; choose torch:ddp, tf:mirrored, or another.")
+        raise ConfigError(
+            f"{run.name} cannot take {exchange.flag}, which needs {exchange.in_words}: {why}; give {exchange.without}, or choose "
+            "torch:ddp, tf:mirrored, or another."
+        )
 
 
 def takes_shares(run: Run) -> bool:

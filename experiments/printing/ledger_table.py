@@ -17,7 +17,7 @@ _MEMORY = (*memory.STORED, memory.STATE, memory.ACTIVATIONS)
 _MEANINGS = (
     "bytes of memory: of the device that holds most; state is parameters, gradients, optimizer state and residuals",
     "bytes of an operation: what the first rank or device hands over in a step, and in how many operations",
-    "sent: what all processes put on the wire in a step, framing included",
+    "sent: what all processes put on the wire in a step, framing included; between the devices of one process there is no wire",
 )
 _SECONDS_MEAN = (
     "busy: the processor time of the first process in the observed step, which observing makes longer; "

@@ -109,7 +109,8 @@ def caption(measured: Sequence[MeasuredRow], width: int | None = None) -> str:
     called = {METRIC.name: first.metric_name.replace("_", " ")}
     found = {called.get(c.header, c.header): _in_common(c, measured) for c in shared_columns(measured)}
     shared = [f"{header} {value}" for header, value in found.items() if value]
-    line += f" Every row: {', '.join(shared)}." if shared else ""
+    whose = "Every row" if measured[1:] else measured[0].name
+    line += f" {whose}: {', '.join(shared)}." if shared else ""
     line += _hosts(measured)
     return fill(line, width)
 

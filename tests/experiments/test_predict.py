@@ -168,6 +168,12 @@ def test_textbooks_say_nothing_of_what_recomputation_keeps_and_sends() -> None:
     assert [row.textbook(each) is not None for each in ("state", "sent", "activations")] == [True, False, False]
 
 
+def test_textbooks_send_nothing_on_a_wire_that_is_not_there() -> None:
+    alike = [samestep.predict(cell, devices=2).rows[0] for cell in ("torch:ddp", "tf:mirrored")]
+    assert [row.textbook("sent") is None for row in alike] == [row.ledger.sent_bytes_per_step == 0 for row in alike]
+    assert [row.textbook("state") for row in alike] == [alike[0].textbook("state")] * 2
+
+
 def test_weights_in_two_bytes_halve_what_is_sent_and_keep_masters() -> None:
     given = {"workload": "prose-gpt", "devices": 2, "backend": "nccl"}
     whole = samestep.predict("torch:ddp", **given).rows[0]

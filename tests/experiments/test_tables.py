@@ -106,6 +106,9 @@ def test_what_nearly_all_rows_have_in_common_is_in_the_caption_with_the_exceptio
     )
     assert said.endswith("accuracy 0.6908.")
     assert not {"devices", "dtype", "metric"} & {*row(tables.comparison(alone(EVERY_ROW)), "strategy")}
+    assert "numpy:oracle: devices 1, dtype float64" in tables.caption(alone([made("numpy:oracle")]), 200), (
+        "not every row"
+    )
 
 
 def test_what_differs_is_a_column() -> None:

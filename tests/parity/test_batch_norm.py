@@ -95,8 +95,8 @@ def test_a_state_without_running_statistics_is_not_continued(run_cell: RunCell, 
 @pytest.mark.parametrize(
     ("cell", "reason"),
     [
-        ("torch:pp", "its micro-batches go through the stages one after the other"),
-        ("torch:hybrid+mesh=pipe=2,data=2", "its micro-batches go through the stages one after the other"),
+        ("torch:pp", "it takes one micro-batch after the other"),
+        ("torch:hybrid+mesh=pipe=2,data=2", "it takes one micro-batch after the other"),
         ("torch:ddp+accumulation_steps=2", "sees one micro-batch at a time"),
         ("torch:ddp+compress=int8", "judged shard by shard, and no shard has the statistics of the whole batch"),
         ("tf:mirrored+compile=true", "XLA compiles each replica alone"),

@@ -214,8 +214,8 @@ def test_targets_out_of_range(launcher: Launcher, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cell", "reason"),
     [
-        ("torch:pp", "its micro-batches go through the stages one after the other"),
-        ("torch:hybrid", "its micro-batches go through the stages one after the other"),
+        ("torch:pp", "it takes one micro-batch after the other"),
+        ("torch:hybrid", "it takes one micro-batch after the other"),
         ("torch:dp", "its replicas are threads, which exchange nothing in the forward pass"),
         ("torch:rpc_parameter_server", "its workers meet only at the server"),
         ("torch:ddp+accumulation_steps=2", "--batch-norm sync sees one micro-batch at a time"),

@@ -71,7 +71,7 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
         ConfigError: The micro-batches do not fit the batch or the stages, there are too many stages, or recomputation would
             save nothing.
     """
-    refuse_exchange(run, "its micro-batches go through the stages one after the other")
+    refuse_exchange(run, "it takes one micro-batch after the other")
     name, microbatches = run.options.schedule, run.options.microbatches
     schedule, num_ranks = SCHEDULES[name], run.mesh.pipe
     check_stages(run, schedule.stages_per_rank)

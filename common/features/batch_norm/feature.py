@@ -56,6 +56,7 @@ BATCH_NORM = Feature(
     exchange=LayerExchange(
         flag="--batch-norm sync",
         in_words="the statistics of the whole batch",
+        without="--batch-norm local",
         is_asked=lambda run: run.batch_norm == "sync",
         sends=stated_sums,
         framework_sends=framework_sums,

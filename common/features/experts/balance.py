@@ -20,6 +20,8 @@ from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, num_positions
 
+BALANCED = "+experts= with +balance= above 0"
+"""What asks for the loss, in messages."""
 NOT_ROUNDED = "it rounds the router's scores, and a token between two experts may then take the other one"
 """Why a mixture of experts takes no technique that rounds a pass, whatever row trains it."""
 AS_WRITTEN = "it needs shapes that are known before a step, and how many tokens an expert takes is not known"
@@ -63,7 +65,8 @@ def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
     """Yields whether a run has what a load-balancing loss of the whole batch cannot be had with, and why."""
     yield (
         run.mesh.parts("layers") > 1,
-        f"{run.name} computes the loss in its last stage, and the routers of other stages do not meet there; choose torch:ddp",
+        f"{run.name} cannot take {BALANCED}: it computes the load-balancing loss in its last stage, and the routers of other "
+        "stages do not meet there; choose torch:ddp",
     )
     yield (
         run.passes > 1,
