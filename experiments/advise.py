@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _advise(given: Mapping[str, Scalar], with_changes: bool = True) -> Advice:
-    """Advises on what was given, by the names of the flags."""
+    """Returns the advice for values that are keyed by the names of their flags."""
     config, assumed = _read(given)
     about = f"Ranking the layouts of {say_model(config)} on {count(assumed.nodes, 'node')} of {assumed.machine}"
     with Waiting(about) as waiting:
@@ -122,10 +122,10 @@ def _swept(given: Mapping[str, Scalar], varied: Mapping[str, str]) -> Document:
 
 
 def _nodes(devices: str, machine: str) -> str:
-    """Returns the number of nodes that have so many devices.
+    """Returns the number of nodes that have the given number of devices.
 
     Raises:
-        ConfigError: They do not fill nodes, or the machine has as many as it has.
+        ConfigError: They do not fill whole nodes, or the machine is `here`, whose number of cores is fixed.
     """
     if machine == HERE:
         raise ConfigError(f"--vary devices={devices}: --machine here has its own cores; take --vary nodes.")
@@ -147,12 +147,13 @@ def find_advice(
     Args:
         config: The model, its batch and its optimizer.
         assumed: The machine, and how it is used.
-        are_weights_given: Whether the bytes of a weight were given, for which this machine has no choice.
-        tell: Is told how far it is.
+        are_weights_given: Whether the user gave `--weights`, which `--machine here` does not take.
+        tell: Receives the progress of the search, in words.
         with_changes: Whether to look for what would be first under other conditions.
 
     Raises:
-        ConfigError: The request is wrong, or the model does not fit. Unavailable: This machine cannot be measured.
+        ConfigError: The request is wrong, or the model does not fit.
+        Unavailable: This machine cannot be measured.
     """
     config, keep, machine = check_request(config, assumed, are_weights_given)
     is_here, timer = machine is None, seconds_of

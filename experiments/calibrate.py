@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 RANKS = 2
 LAYERS = (2, 8)
-"""The sizes of the tiny models that show the overhead."""
+"""Numbers of layers of the two tiny models that show the overhead."""
 STEPS = 60
 TIMEOUT_SECONDS = 300
 TRIES = 3
-"""How often something is measured if the result is impossible."""
+"""The most attempts to measure something whose result is impossible."""
 Measured = TypeVar("Measured")
 _ABOUT = (
     "Measure the cores of this machine, in less than a minute when it is idle: how fast it multiplies matrices of"
@@ -40,7 +40,7 @@ _ABOUT = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measures, stores the file of this machine and prints what it has; returns 0.
+    """Measures this machine, stores its file and prints the figures; returns 0.
 
     Raises:
         Unavailable: torch is not installed.
@@ -102,7 +102,7 @@ def measure_again(measure: Callable[[], Measured], judge: Callable[[Measured], s
 
 
 def _measure_rates() -> "tuple[Cores, float]":
-    """Has two processes measure the cores and the memory, each on a core where there are two."""
+    """Measures the cores and the memory with two processes, each on its own core if there are two."""
     from samestep.common.runtime.measured import adapter
     from samestep.common.runtime.parent.asking import Question, ask
     from samestep.common.seconds.core_time import Cores
@@ -124,9 +124,9 @@ def _measure_rates() -> "tuple[Cores, float]":
 
 
 def _measure_overhead(here: "LocalMachine") -> Mapping[str, tuple[float, float]]:
-    """Trains tiny models under each row; what arithmetic and bytes do not explain is overhead, of a step and of a pass.
+    """Trains tiny models under each row; time that arithmetic and bytes do not explain is overhead, of a step and of a pass.
 
-    It ends with a row whose overhead stays impossible: a moment of load made messages look slower than steps that send them.
+    It stops at a row whose overhead stays impossible, because a moment of load then made messages look slower than whole steps.
     """
     from samestep.common.runtime.parent.launcher import Launcher
     from samestep.experiments.advising.candidate_meshes import ALONE, ONE, SPLIT, WHOLE
@@ -147,7 +147,7 @@ def _measure_overhead(here: "LocalMachine") -> Mapping[str, tuple[float, float]]
 
 
 def _overhead(launcher: "Launcher", row: str, here: "LocalMachine") -> tuple[float, float]:
-    """Returns the overhead of a row: of a step, and of each layer and micro-batch; of two sizes, since two are not known."""
+    """Returns the overhead of a row, per step and per layer and micro-batch. Two unknowns need models of two sizes."""
     from samestep.common.request import launch_of
     from samestep.common.run import parse
     from samestep.experiments.advising.local_times import passes, seconds_here
@@ -165,7 +165,7 @@ def _overhead(launcher: "Launcher", row: str, here: "LocalMachine") -> tuple[flo
 
 
 def _tiny(row: str, layers: int) -> tuple[Cell, dict[str, Scalar]]:
-    """Returns the cell and the rest of the request of a model that takes no time to compute."""
+    """Returns the cell and the rest of the request of a model that takes next to no time to compute."""
     given: dict[str, Scalar] = {
         "workload": f"synthetic-mlp+features=8+width=8+outputs=4+layers={layers}",
         "batch_size": 8,

@@ -17,10 +17,10 @@ from samestep.experiments.printing.text import fill, github, size
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Frees what is named, then prints what there is.
+    """Removes what is named, then prints what is left.
 
     Raises:
-        ConfigError: A directory that was named is not ours; nothing was removed.
+        ConfigError: samestep did not write a directory that was named; nothing was removed.
     """
     parser = Parser(prog="samestep clean", allow_abbrev=False, description=__doc__)
     parser.add_argument("directories", nargs="*", metavar="DIR", help="a run, a comparison or a record to remove")

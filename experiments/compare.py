@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     """Runs every cell and prints the table; returns 0.
 
     Raises:
-        SamestepError: The request is wrong, and nothing was started; or a row failed, missed or lacked what it had to have.
+        SamestepError: The request is wrong, and nothing was started; or a row failed, missed parity or lacked what it needs.
         KeyboardInterrupt: Ctrl-C ended it; the existing rows have been printed.
     """
     given = vars(_parser().parse_intermixed_args(arguments))
@@ -93,10 +93,10 @@ def _load_earlier(directory: Path) -> "Earlier":
 
 
 def _take_rows(given: FieldValues) -> None:
-    """Makes `--strategies` of the rows that are named without a flag.
+    """Turns the rows that are named without a flag into `--strategies`.
 
     Raises:
-        ConfigError: Both are given, or a mesh beside them.
+        ConfigError: Both are given, or `--mesh`.
     """
     if given.pop("mesh") is not None:
         raise ConfigError("--mesh is of one row; write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2.")
@@ -107,10 +107,10 @@ def _take_rows(given: FieldValues) -> None:
 
 
 def _check_resumed(directory: str, out: str | None, file: str | None) -> None:
-    """Refuses what a comparison that goes on has already.
+    """Refuses flags whose values a resumed comparison already has.
 
     Raises:
-        ConfigError: It is given.
+        ConfigError: One of them is given.
     """
     for flag, value in (("--out", out), ("--file", file)):
         if value is not None:
@@ -118,7 +118,7 @@ def _check_resumed(directory: str, out: str | None, file: str | None) -> None:
 
 
 def _write_page(comparison: "Comparison", form: str, opens: bool) -> WorkerFailed | None:
-    """Writes the page of a comparison; returns what keeps it from that, since what its rows did comes first."""
+    """Writes the page of a comparison. Returns an error instead of raising it, since what the rows did is reported first."""
     from samestep.experiments.report import report_comparison  # here: few comparisons have a page
 
     try:
@@ -162,7 +162,7 @@ def _parser() -> Parser:
 
 
 def _again(arguments: Sequence[str], resumed: str | None, target: "Target | None") -> str:
-    """Returns the line that repeats the comparison, without the place it was written to."""
+    """Returns the command that repeats the comparison, without its output directory and engine."""
     kept = [
         a for i, a in enumerate(arguments) if not {a.partition("=")[0], [*arguments, ""][i - 1]} & {"--out", "--on"}
     ]

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _requests(mistake: str) -> "tuple[RunConfig, RunConfig]":
-    """Returns what the two rows are asked to train: the cell in which the mistake matters.
+    """Returns the requests of the two rows, both for the cell in which the mistake matters.
 
     Raises:
         Unavailable: Not even the first row is installed.
@@ -108,7 +108,7 @@ def train(launcher: "Launcher", asked: "RunConfig", out: Path, mistake: str = ""
         launcher: Starts workers of PLANTER.
         asked: What to train.
         out: The new directory of the run.
-        mistake: A key of PLANTED in that module, or none.
+        mistake: A key of PLANTED in that module; "" for none.
     """
     from samestep.common.request import launch_of
     from samestep.common.run import parse
@@ -119,7 +119,7 @@ def train(launcher: "Launcher", asked: "RunConfig", out: Path, mistake: str = ""
 
 
 def _shown(asked: "RunConfig", result: "RunResult", suffix: str = "") -> "RunResult":
-    """Prints in one line whether a row took the same step."""
+    """Prints in one line whether a row took the same step, and returns its result."""
     name = f"{asked.framework}:{asked.strategy}{suffix}"
     print(f"  {name:<36}{'NOT the same step' if _is_other_step(result) else 'same step'}", flush=True)
     return result
@@ -130,7 +130,7 @@ def _is_other_step(result: "RunResult") -> bool:
 
 
 def _told(mistake: str, right: "RunResult", mistaken: "RunResult") -> str:
-    """Returns what samestep says of the mistake, and how little the losses show of it."""
+    """Returns what samestep says about the mistake, and a table of losses that hardly show it."""
     table = github(
         ["loss of step", *map(str, SHOWN)],
         [

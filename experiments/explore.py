@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _of_rows(named: Sequence[str], only_predicted: bool) -> "tuple[Grid, list[Cell], int, dict[Cell, Measured]]":
-    """Returns what the page can be set to, the two rows that it opens with, their devices, and what was measured of them."""
+    """Returns the settings that the page offers, the two rows that it opens with, their devices, and their measurements."""
     from samestep.experiments.exploring.grid import BASE, devices_of, grid_of, predict, width_of
 
     if missing := [each for each in named if "/" in each.partition("+")[0]]:
@@ -79,14 +79,14 @@ def _of_rows(named: Sequence[str], only_predicted: bool) -> "tuple[Grid, list[Ce
 
 
 def _beside(cell: Cell) -> Cell:
-    """Returns the row that is shown beside another one: its counterpart, or what has one device."""
+    """Returns the row to show next to a cell: its counterpart, or else the reference row of its framework."""
     from samestep.common.catalog import framework_info
 
     return Cell.parse(cell.info.counterpart or f"{cell.framework}:{framework_info(cell.framework).reference_row}")
 
 
 def _measure(grid: "Grid", cells: Sequence[Cell], devices: int) -> "dict[Cell, Measured]":
-    """Runs both rows; one that cannot be run here is only predicted, which is said."""
+    """Runs both rows. One that cannot run here is only predicted, and a message gives the reason."""
     from samestep.common.runtime.parent.launcher import Launcher
     from samestep.experiments.exploring.grid import width_of
     from samestep.experiments.exploring.measuring import run_row
@@ -103,7 +103,7 @@ def _measure(grid: "Grid", cells: Sequence[Cell], devices: int) -> "dict[Cell, M
 
 
 def _of_runs(named: Sequence[str], only_predicted: bool) -> "tuple[Grid, list[Cell], int, dict[Cell, Measured]]":
-    """Returns the same of runs that are there."""
+    """Returns the same as `_of_rows`, for runs that exist."""
     from samestep.experiments.exploring.grid import grid_of, width_of
     from samestep.experiments.exploring.measuring import read_runs
 

@@ -68,7 +68,7 @@ def _parser() -> Parser:
 
 
 def _export_state(directories: Sequence[str], kind: str, output: str | None) -> int:
-    """Writes a state in a format that others read."""
+    """Writes a state in a format that other programs read."""
     if len(directories) > 1:
         raise ConfigError(
             f"--format takes one directory, and {len(directories)} are named; export one after the other."

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     if config.model is None:
         raise ConfigError("samestep port needs --model FILE.py, with a torch model and a tf model in it.")
     checkpoint = _checkpoint(path, target)
-    absolute_source(config.model)  # a wrong name is told before anything is imported
+    absolute_source(config.model)  # reports a wrong name before anything is imported
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
     from samestep.experiments.printing.port_report import port_document
 
@@ -106,7 +106,7 @@ def _parser() -> Parser:
 
 
 def _checkpoint(path: Path | None, target: str | None) -> "WeightsFile | None":
-    """Returns the checkpoint that comes along."""
+    """Returns the checkpoint that is to be converted; None if none was given."""
     if path is None and target is None:
         return None
     if path is None or target is None:

@@ -26,7 +26,7 @@ _ABOUT = (
 
 @dataclasses.dataclass(frozen=True)
 class _Command:
-    """What decides no prediction: for which rows it is made, and how it is printed."""
+    """The flags that change no prediction: which rows are predicted, and how the result is printed."""
 
     strategy: str | None = flag(None, "a strategy, as in torch:fsdp (default: every one that can take the request)")
     validate: str | None = flag(
@@ -76,10 +76,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _validation(cell: Cell | None, command: _Command, given: Mapping[str, Scalar]) -> Document:
-    """Holds predictions against published measurements.
+    """Compares predictions with published measurements.
 
     Raises:
-        ConfigError: Something else is asked for, too, or rows are given that nothing takes.
+        ConfigError: Something else was requested as well, or `--rows` was given without `--validate vtrain`.
     """
     strangers = [spell_flag(name) for name in given if name not in flags(_Command)]
     if strangers := [str(cell)] * bool(cell) + strangers:

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
             flush=True,
         )
     loaded = load(paths, allowed)
-    gc.freeze()  # a thousand results stay to the end: the collector need not look at them again and again
+    gc.freeze()  # a thousand results live to the end, so the collector need not scan them over and over
     for problem in loaded.problems:
         print(f"not reported: {problem.place}: {problem.message}", file=sys.stderr)
     if loaded.kept_apart:

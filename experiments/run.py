@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _first_parser() -> Parser:
-    """Returns what reads the flags that are of no request: where a run is started, and which one goes on."""
+    """Returns the parser of the flags outside of a request: where to start a run, and which run to continue."""
     parser = Parser(prog="samestep run", add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     parser.add_argument("--for", dest="written_for", action=TargetAction, metavar="ENGINE", help=_FOR)
     parser.add_argument("--on", dest="started_on", action=TargetAction, metavar="ENGINE", help=_ON)
@@ -88,7 +88,7 @@ def _first_parser() -> Parser:
 
 
 def say_left_out(directory: Path) -> None:
-    """Says which of a run's checkpoints are damaged, of those that are newer than the one from which it continues."""
+    """Prints which checkpoints are damaged among those that are newer than the one from which the run continues."""
     from samestep.common.runtime.checkpoints.committed import Damaged, find_checkpoints  # here, like those of `main`
 
     for each in find_checkpoints(directory):
@@ -205,7 +205,7 @@ def starting_lines(run: Run, directory: Path) -> str:
 
 def _by_hand(spec: ProcessSpec) -> str:
     values = (f"{name}='{value}'" for name, value in spec.environment.items())
-    # `${host0}` becomes what to write over: HOST, HOST1, HOST2, ...
+    # `${host0}` becomes a placeholder for the user to replace: HOST, HOST1, HOST2, ...
     text = "".join(f"{value} " for value in values)
     return re.sub(r"\$\{([a-z]+)0?(\d*)\}", lambda found: found[1].upper() + found[2], text)
 

@@ -54,7 +54,7 @@ _HOMES = {
 }
 """Module -> the names that this package offers from it, which are imported when they are first used."""
 _FUNCTIONS = ("samestep.api", "samestep.models")
-"""The functions whose results have a form for prompts and notebooks."""
+"""Modules whose functions return results that prompts and notebooks display in a form that `samestep.notebook` registers."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
     "run", "resume", "compare", "predict", "record", "diff", "load", "advise", "port", "report", "Model", "RunResult",

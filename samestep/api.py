@@ -39,8 +39,8 @@ def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -
     """Trains one workload under one strategy and compares every step with the oracle.
 
     Args:
-        cell: As in `torch:ddp+clip_norm=1`; the framework may be left out where only one has the strategy.
-        progress: Whether to show on stderr that it moves.
+        cell: A cell such as `torch:ddp+clip_norm=1`; the framework may be left out where only one has the strategy.
+        progress: Whether to show progress on stderr.
         **settings: The flags of `samestep run` and of the strategy, by their names in Python: `batch_size=48`.
 
     Returns:
@@ -66,11 +66,11 @@ def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -
 
 
 def resume(directory: str | os.PathLike[str], *, progress: bool = False) -> RunResult:
-    """Continues a run that was cut off, from its newest checkpoint if it saved one; otherwise as `run`.
+    """Continues a run that was cut off, from its newest checkpoint if it saved one, else from its first step.
 
     Args:
         directory: The directory of the run.
-        progress: Whether to show on stderr that it moves.
+        progress: Whether to show progress on stderr.
 
     Returns:
         The contents of the run's `result.json`.
@@ -119,13 +119,13 @@ def compare(
         reference: The row that the others are compared with; by default the first that trains, after the oracle.
         repeats: The number of rounds: how often each row but the oracle's is measured; by default once.
         vary: Name -> values: each row that has the name is run with each value, as in `{"devices": [1, 2, 4]}`.
-        scaling: "weak" makes the batch grow with the devices, from that of the fewest; "strong", the default, keeps it.
+        scaling: "strong", the default, keeps the global batch; "weak" keeps the batch of each device, so the global batch grows.
         file: A file that gives all of this, such as `compare.toml`; arguments take precedence.
         against: An earlier comparison, a run or a directory of runs: every row is compared with the same row there.
-        bit_equal: Whether the steps must be those of `against` in every bit, as far as versions and machine are the same.
-        allow: The confounds in spite of which rows are ranked by their speed.
+        bit_equal: Whether the steps must equal those of `against` in every bit; needs the same versions and machine.
+        allow: The confounds despite which rows are ranked by their speed.
         resume: The directory of a comparison to continue; other arguments must agree with its request.
-        progress: Whether to show on stderr that it moves.
+        progress: Whether to show progress on stderr.
         **settings: The flags of `samestep compare`, by their names in Python: `batch_size=48`.
 
     Raises:
@@ -157,7 +157,7 @@ def predict(cell: str | None = None, *, observe: bool = False, **settings: Unpac
     """Predicts what a step holds and sends, without running anything.
 
     Args:
-        cell: As in `torch:fsdp`; by default every strategy that can take the request.
+        cell: A cell such as `torch:fsdp`; by default every strategy that can take the request.
         observe: Whether to also take one real step of the strategy, as rank 0 among ranks that do not exist.
         **settings: The flags of `samestep predict` and of the strategy, by their names in Python: `device_memory="80GiB"`.
 
@@ -173,7 +173,7 @@ def predict(cell: str | None = None, *, observe: bool = False, **settings: Unpac
 def record(out: str | os.PathLike[str] | None = None, *, every: int = 1) -> Iterator[Path]:
     """Records what this process trains within a `with` block; import torch or keras first. Yields the record's directory.
 
-    At its end it warns of what the record alone proves, which `samestep record` would print.
+    On exit, it warns of the mistakes that the record alone proves, as `samestep record` does.
 
     Args:
         out: A new or an empty directory; by default a new one in runs/.
@@ -211,7 +211,7 @@ def diff(
     Args:
         a: The directory of a record; or a command, which is recorded first, into a new directory in runs/. Where rounding has
             to be measured, its command is run again.
-        b: What is compared with A: also a record or a command.
+        b: The record or command that A is compared with.
         float64: Run both commands again in float64, and compare those runs.
         weights_from: "A" starts B from A's initial weights.
         steps: How many steps reruns take, at most.
@@ -252,7 +252,7 @@ def _cells(name: str, cells: Sequence[str]) -> list[str]:
 
 
 def _known(settings: Mapping[str, object], names: Iterable[str]) -> FieldValues:
-    """Returns the settings, unless there is one that has no such name."""
+    """Returns the settings; raises ConfigError for one whose name is unknown."""
     for name in settings:
         if name not in names:
             raise unknown("setting", name, names)

@@ -64,14 +64,14 @@ def advise(
         nodes: The number of machines, all of whose devices are used.
         batch_size: The number of examples of a step, over all devices.
         optimizer: How weights are updated.
-        context: The number of tokens of a sequence; the batch of a published model, if not given, then keeps its number of
-            tokens.
+        context: The number of tokens of a sequence. If no batch size is given, the batch of a published model keeps its number
+            of tokens.
         mesh: Axis sizes that are fixed, as in "tensor=8".
         weights: "bf16", the default, keeps two bytes for each parameter, activation and gradient; "float32" four.
         model: FILE.py with a samestep.Model in it.
         data: Its arrays.
         calibrate: A directory of your own runs, by which the predictions are corrected.
-        tokens: How many tokens are trained on in all, for the days, the device hours and the energy that they take.
+        tokens: The number of tokens of the whole training, for the days, the device hours and the energy that it takes.
         price: The price of one device for an hour.
 
     Raises:
@@ -117,7 +117,7 @@ def port(
         batch_size: The number of examples of a step.
         steps: The number of steps of the curve; 0 takes none.
         optimizer: How weights are updated, unless the model says it.
-        learning_rate: Its step size.
+        learning_rate: The step size of the optimizer.
         seed: Determines the initial weights and the order of the examples.
         accept: Known differences that do not count, by name.
 

@@ -76,7 +76,7 @@ def register() -> None:
 
 
 def shorten(text: str) -> str:
-    """Returns a command's output in at most `MOST_LINES`: a longer one without its legends, and cut before its last paragraph."""
+    """Returns a command's output in at most `MOST_LINES`; longer output loses legends, then lines before its last paragraph."""
     if len(text.splitlines()) <= MOST_LINES:
         return text
     *parts, last = (part for part in text.split("\n\n") if not part.startswith("* "))

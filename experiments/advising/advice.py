@@ -19,7 +19,7 @@ from samestep.experiments.advising.training_cost import StepCost, Training
 from samestep.experiments.printing.text import count, plain_number, sharing
 
 LARGER_BATCH = 4
-"""How many times as large a batch is tried."""
+"""The factor by which the batch grows in a trial."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Advice:
         alone: The layout with local steps, which is another step; None if it is no faster, or does not fit.
         validation: How far such predictions were off from measurements; None if there are none.
         calibration: What was fitted to the user's measurements, if there are any.
-        training: The whole training that it is for.
+        training: The whole training whose cost is stated.
     """
 
     base: Run
@@ -52,7 +52,7 @@ class Advice:
 
     @property
     def num_devices(self) -> int:
-        """How many devices there are."""
+        """The number of devices."""
         return self.nodes * self.machine.gpus_per_node
 
     @property
@@ -93,11 +93,11 @@ def advise(
         nodes: The number of nodes, all of whose devices are used.
         keep: Mesh axes whose sizes are fixed.
         timer: Predicts the seconds of each layout.
-        tell: Is told how far it is.
+        tell: Receives the progress of the search, in words.
         with_changes: Whether to look for what would be first under other conditions.
 
     Raises:
-        ConfigError: The devices do not give the mesh, or no layout has room.
+        ConfigError: The devices cannot form the mesh, or no layout has room.
     """
     devices, kept = nodes * machine.gpus_per_node, dict(keep.axes) if keep else {}
     if keep and devices % keep.size:
@@ -122,7 +122,7 @@ def advise(
 
 
 def _changed_conditions(base: Run, machine: Machine) -> Mapping[str, Condition]:
-    """Returns under which other conditions to search, by the words for each."""
+    """Returns the other conditions to search under, keyed by their description."""
     larger = dataclasses.replace(base, batch_size=LARGER_BATCH * base.batch_size)
     return {
         "with half of the memory": Condition(base, machine.memory_bytes / 2),
@@ -131,7 +131,7 @@ def _changed_conditions(base: Run, machine: Machine) -> Mapping[str, Condition]:
 
 
 def _fits_nowhere(base: Run, machine: Machine, nodes: int, keep: Mapping[str, int], found: Search) -> ConfigError:
-    """Says by how much the closest layout misses, and on how many nodes one has room."""
+    """Returns an error with the memory that the closest layout lacks, and the number of nodes on which a layout has room."""
     if not found.closest:
         return ConfigError(_say_impossible(base, machine, nodes, keep, found))
     closest = min(found.closest.values(), key=lambda each: each.needed_bytes)

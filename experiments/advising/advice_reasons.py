@@ -15,9 +15,9 @@ from samestep.experiments.advising.step_times import PARTS, WORK
 from samestep.experiments.printing.text import count, plain_number, sharing
 
 _TOLD = 0.1
-"""The least share of a difference for which a part of it is mentioned."""
+"""A part of a difference is mentioned if it is at least this share of it."""
 _FULL, _ROOMY = 0.95, 0.9
-"""The share of the memory from which on a layout may not fit after all, and the one up to which it should fit."""
+"""Shares of the memory: above the first a layout may not fit after all, and below the second it should fit."""
 _WITHIN = (*reversed(rows.ALONE), *rows.SPLIT, rows.SPREAD, *rows.COMPOSED)
 _SIMPLE = tuple(row.title for row in (rows.ONE, *rows.WHOLE, rows.POSITIONS, rows.EXPERTS, *_WITHIN))
 """The strategies, the simplest first."""
@@ -81,7 +81,7 @@ def _together(names: Iterable[str]) -> str:
 
 
 def _differences(first: StepTime, second: StepTime, sign: int) -> list[str]:
-    """Returns the parts of a step that take longer (1) or less long (-1) in the second of two layouts."""
+    """Returns the parts of a step that take longer (`sign` 1) or less time (`sign` -1) in the second of two layouts."""
     apart = {name: sign * (seconds - first.parts()[name]) for name, seconds in second.parts().items()}
     told = {name: seconds for name, seconds in apart.items() if seconds > _TOLD * max(map(abs, apart.values()))}
     word = "more" if sign > 0 else "less"
@@ -177,8 +177,8 @@ def changed(change: Change, first: Timed) -> str:
     """Returns what is first under other conditions, as a sentence.
 
     Args:
-        change: The conditions, and what is first in them.
-        first: What is first without them.
+        change: The conditions, and the layout that is first under them.
+        first: The layout that is first without them.
     """
     what = change.what[0].upper() + change.what[1:]
     if change.first is None:
@@ -221,8 +221,8 @@ def slower(first: Timed, other: Timed) -> str:
     """Returns by how much a layout is slower than the first, in percent.
 
     Args:
-        first: The first.
-        other: The layout.
+        first: The fastest layout.
+        other: The layout that is compared with it.
     """
     return _percent(other.time.total / first.time.total - 1)
 

@@ -1,4 +1,4 @@
-"""What advice is asked for besides the model: the machine, how it is used, and what can be refused without a search."""
+"""The inputs of advice besides the model: the machine, how it is used, and what can be refused without a search."""
 
 import dataclasses
 
@@ -58,7 +58,7 @@ def check_request(
     Args:
         config: The model, its batch and its optimizer.
         assumed: The machine, and how it is used.
-        are_weights_given: Whether the bytes of a weight were given, for which this machine has no choice.
+        are_weights_given: Whether the user gave `--weights`, which `--machine here` does not take.
 
     Returns:
         The request with its context; the mesh that is settled; and the machine, None for this one, which has to be measured.
@@ -74,7 +74,7 @@ def check_request(
 
 
 def _with_context(config: RunConfig, context: int | None) -> RunConfig:
-    """Returns the request with sequences of so many tokens; a published batch keeps its tokens.
+    """Returns the request with sequences of the given number of tokens; a published batch keeps its number of tokens.
 
     Raises:
         ConfigError: The model takes no sequences whose length could be chosen.
@@ -91,7 +91,7 @@ def _with_context(config: RunConfig, context: int | None) -> RunConfig:
 
 
 def _check_here(assumed: SearchAssumptions, are_weights_given: bool) -> None:
-    """Refuses what this machine cannot be asked for, and a bandwidth of any other one."""
+    """Refuses settings that `--machine here` does not take, and a bandwidth for any other machine."""
     if assumed.machine != HERE:
         if assumed.bandwidth is not None:
             raise ConfigError(

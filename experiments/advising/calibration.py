@@ -125,7 +125,7 @@ def _split(time: StepTime) -> tuple[float, float]:
 
 
 def _fit(points: Sequence[tuple[tuple[float, float], float]]) -> tuple[float, float]:
-    """Two factors that are not negative, with the least squares of (a work + b exchanged) / seconds - 1."""
+    """Returns the two non-negative factors that minimize the sum of squares of (a work + b exchanged) / seconds - 1."""
     scaled = [(work / seconds, exchanged / seconds) for (work, exchanged), seconds in points]
     ww, we, ee = (sum(each[i] * each[j] for each in scaled) for i, j in ((0, 0), (0, 1), (1, 1)))
     w, e = (sum(each[i] for each in scaled) for i in (0, 1))

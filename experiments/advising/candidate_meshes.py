@@ -27,7 +27,7 @@ class RankedStrategy:
         strategy: Its name.
         in_shards: Whether devices with different examples hold shards of the parameters; otherwise they are replicas.
         sharding: What is sharded among them: 1 the optimizer state, 2 also gradients, 3 also parameters.
-        cut: What has to be in parts for the composition to differ from the strategy's layout; None if it always differs.
+        cut: The dimension that must be split for the composition to differ from the strategy's layout; None if it always does.
         shards_optimizer: Whether the row gets `--shard-optimizer`.
         composed: What it adds to the strategy, if no strategy here runs that; "" for the strategy itself.
         about: Who runs it, and how.
@@ -59,7 +59,7 @@ SPREAD = RankedStrategy("hybrid", sharding=1, shards_optimizer=True)
 ALONE = (RankedStrategy("pp"), RankedStrategy("tp"))
 """The strategies that only split the model: by layers, or inside them."""
 ONE = RankedStrategy("single")
-"""The strategy of one device."""
+"""The strategy for one device."""
 POSITIONS, EXPERTS = RankedStrategy("cp"), RankedStrategy("ep")
 """The strategies that split sequences, and experts."""
 MEGATRON = RankedStrategy(
@@ -78,7 +78,7 @@ SHARDED_EXPERTS = RankedStrategy(
 )
 COMPOSED = (MEGATRON, SHARDED_EXPERTS)
 ROWS = (ONE, *WHOLE, *ALONE, POSITIONS, EXPERTS, SPREAD, *SPLIT)
-"""All of these that are strategies of the catalogue."""
+"""The strategies above that are in the catalogue."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Candidate:
 
     @functools.cached_property
     def layout(self) -> str:
-        """Strategy and mesh."""
+        """The strategy and the mesh, in one line."""
         return f"{self.run.framework}:{self.row.title} ({self.run.mesh})"
 
     @property
@@ -166,7 +166,7 @@ def meshes(
 
 
 def _rows(split: Mesh, replicas: int, keep: Mapping[str, int], is_wide: bool) -> Iterator[tuple[RankedStrategy, int]]:
-    """Yields the rows that split a model so, each with the number of shards among its replicas."""
+    """Yields the rows that can split a model this way, each with the number of shards among its replicas."""
     if not split.in_order:
         yield from ((row, replicas if row.in_shards else 1) for row in (WHOLE if replicas > 1 else (ONE,)))
         yield from ((FULLY, size) for size in divisors(replicas) if 1 < size < replicas)  # HSDP
@@ -174,7 +174,7 @@ def _rows(split: Mesh, replicas: int, keep: Mapping[str, int], is_wide: bool) ->
     beside = split.batch_axes  # along which gradients are summed as well
     if is_wide and (beside or replicas > 1):
         has_experts = split.parts("stacked") > 1
-        yield from [(MEGATRON, 1)] * (has_experts or split.tensor > 1)  # else what the row does
+        yield from [(MEGATRON, 1)] * (has_experts or split.tensor > 1)  # without either, it equals the row
         yield from [(SPREAD, 1)] * (not has_experts)
     if _takes(FULLY, split):
         yield from ((row, 1) for row in (EXPERTS, POSITIONS) if _takes(row, split))
@@ -183,11 +183,11 @@ def _rows(split: Mesh, replicas: int, keep: Mapping[str, int], is_wide: bool) ->
     elif not beside and replicas == 1:
         yield next(row for row in (*ALONE, SPLIT[0]) if _takes(row, split)), 1
     elif len(beside) > 1 and not keep.keys() >= {*beside}:
-        return  # there are most of these meshes, and the composition is tried on all of them
+        return  # most meshes are of this kind, and the composition is tried on all of them
     elif replicas == 1:
         yield SPLIT[0], 1
     else:
-        # With experts there are many, of which replicas that keep all optimizer state rarely win.
+        # With experts there are many meshes, and replicas that keep all optimizer state rarely win on them.
         rows = SPLIT if split.expert_replica_axes == split.replica_axes else SPLIT[1:]
         yield from ((row, replicas if row.in_shards else 1) for row in rows)
 

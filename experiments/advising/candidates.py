@@ -86,7 +86,7 @@ def search_under(
         conditions: The conditions, whose requests may differ only in the batch.
         num_devices: The number of devices, all of which are used.
         keep: Mesh axis -> its size, if it is fixed.
-        tell: Is told how far it is.
+        tell: Receives the progress of the search, in words.
     """
     base, searches = conditions[0].base, [Search() for _ in conditions]
     every = list(meshes(base, num_devices, keep, base.weights is not None))
@@ -123,7 +123,7 @@ def has_room(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]
 
 @dataclasses.dataclass
 class _Layouts:
-    """The layouts of a row on a mesh, with what was found of them under one condition and holds under the others."""
+    """The layouts of a row on a mesh, with the findings under one condition that also hold under the others."""
 
     row: RankedStrategy
     mesh: Mesh
@@ -132,7 +132,7 @@ class _Layouts:
     candidates: dict[tuple[int, str, int, bool], Candidate] = dataclasses.field(default_factory=dict)
 
     def add_fitting(self, found: Search, base: Run, memory: float) -> None:
-        """Adds what has room.
+        """Adds the layouts that have room.
 
         Raises:
             ConfigError: The mesh is impossible for the model or the batch.
@@ -175,7 +175,7 @@ class _Layouts:
 
 @dataclasses.dataclass
 class _Trial:
-    """Tries the micro-batches of one layout: which of those that may win have room.
+    """Finds out which numbers of micro-batches of one layout have room, among those that may win.
 
     Without a pipeline the largest wins, since smaller ones compute no faster. With one, smaller ones shorten the bubble, until
     there are so many of them that little of it is left.
@@ -190,7 +190,7 @@ class _Trial:
 
     @functools.cached_property
     def places(self) -> Sequence[PipePlace]:
-        """What places along `pipe` need, however small the micro-batches are."""
+        """The needs of the places along `pipe`, for any size of micro-batch."""
         schedule = schedule_of_places(self.schedule)
         key = schedule, self.run.techniques.recompute
         if key not in self.layouts.places:
@@ -199,14 +199,14 @@ class _Trial:
 
     @property
     def knows_activations(self) -> bool:
-        """Whether activations are part of what is needed."""
+        """Whether the needed bytes include activations."""
         return all(place.kept is not None for place in self.places)
 
     def of(self, counts: Sequence[int]) -> list[Candidate]:
-        """Returns what has room.
+        """Returns the candidates that have room.
 
         Args:
-            counts: Numbers of micro-batches, those of the smallest ones first.
+            counts: Numbers of micro-batches, those with the smallest micro-batches first.
         """
         ranks = num_stage_ranks(self.run)
         most = MOST_MICROBATCHES * ranks if ranks > 1 else 0
@@ -216,7 +216,7 @@ class _Trial:
         return [each for each in fitting or itertools.islice(filter(bool, map(self._fitting, smaller)), 1) if each]
 
     def _fitting(self, count: int) -> Candidate | None:
-        """Returns the layout with so many micro-batches if it has room; else it may be the closest."""
+        """Returns the layout with `count` micro-batches if it has room; if it has none, it may become the closest one."""
         key = self.run.batch_size, self.schedule, count, self.run.techniques.recompute
         candidate, closest, title = self.layouts.candidates.get(key), self.found.closest, self.layouts.row.title
         needs = candidate.needed_bytes if candidate else needed(self.places, self.run, self.rows, self.schedule, count)

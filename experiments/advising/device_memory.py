@@ -1,4 +1,4 @@
-"""What a device needs under a layout, for searches over thousands: what does not depend on micro-batches is added up once.
+"""The memory that a device needs under a layout, for searches over thousands: terms without micro-batches are added up once.
 
 Besides activations, it is what the footprints of the strategy say. For compositions that no strategy runs it is added up here,
 from the parameters that a rank has along `pipe`, `tensor` and `expert`:
@@ -32,7 +32,7 @@ from samestep.experiments.advising.candidate_meshes import MEGATRON, RankedStrat
 from samestep.experiments.advising.prediction import needed_bytes
 
 _PLAIN = "gpipe"
-"""Any of the schedules that give each rank one stage."""
+"""A schedule that gives each rank one stage; it stands for all of them."""
 
 
 class PipePlace(NamedTuple):
@@ -41,7 +41,7 @@ class PipePlace(NamedTuple):
     Attributes:
         number: The number of the place.
         state: The bytes that it needs besides activations.
-        kept: What its stages keep; None if not known.
+        kept: The activations that its stages keep; None if not known.
     """
 
     number: int
@@ -69,7 +69,7 @@ def needed(places: Sequence[PipePlace], run: Run, rows: int, schedule: str, coun
 
 
 def schedule_of_places(schedule: str) -> str:
-    """Returns the schedule that stands for all that give each rank of a pipeline the same number of stages.
+    """Returns the schedule that represents all schedules with the same number of stages on each rank of a pipeline.
 
     Args:
         schedule: One of them; "" for a row without schedules.
@@ -78,11 +78,11 @@ def schedule_of_places(schedule: str) -> str:
 
 
 def places(run: Run, row: RankedStrategy, schedule: str = _PLAIN) -> tuple[PipePlace, ...]:
-    """Returns the places along `pipe` that may need most; of places with equal stages only the first, which keeps most.
+    """Returns the places along `pipe` that may need most. Among places with equal stages, only the first, which keeps most.
 
     Args:
         run: The run; its micro-batches do not matter.
-        row: The strategy that it stands for.
+        row: The ranked strategy of the run.
         schedule: As `schedule_of_places` returned it.
     """
     if BatchSplit.is_staged(run):
@@ -91,7 +91,7 @@ def places(run: Run, row: RankedStrategy, schedule: str = _PLAIN) -> tuple[PipeP
     state, asked = _state(_asked_state(run, row, schedule)), _asked_kept(run, row, schedule)
     found: dict[tuple[object, ...], PipePlace] = {}
     for number, stages in enumerate(by_place):
-        # What consists of equal segments keeps as much, and a rank that comes later has no more micro-batches in flight.
+        # Stages of equal segments keep equally much, and a later rank does not have more micro-batches in flight.
         alike = tuple(tuple((segment.flops, segment.outputs) for segment in stage) for stage in stages)
         before = found.get(alike)
         if before is None or before.state < state[number]:
@@ -101,7 +101,7 @@ def places(run: Run, row: RankedStrategy, schedule: str = _PLAIN) -> tuple[PipeP
 
 
 def least_state(base: Run, row: RankedStrategy, mesh: Mesh) -> float:
-    """Returns a lower bound of what the fullest device needs: what all devices hold together, in as many parts as possible.
+    """Returns a lower bound of the bytes that the fullest device needs: all that devices hold, split as far as possible.
 
     Args:
         base: The model, optimizer and bytes of weights.
@@ -122,7 +122,7 @@ def _whole(asked: "_Asked") -> tuple[int, int]:
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """A run by what decides an answer, which runs that differ in nothing else share."""
+    """A key for a cached answer: runs that agree in `schedule` and `decides` share the answer."""
 
     run: Run = dataclasses.field(compare=False)
     row: RankedStrategy = dataclasses.field(compare=False)
@@ -131,8 +131,8 @@ class _Asked:
 
 
 def _asked_kept(run: Run, row: RankedStrategy, schedule: str) -> _Asked:
-    """Asks for what the places of a run keep; no batch and no number of replicas decides it."""
-    split = run.mesh.cutting("layers", "features", "positions")  # experts keep as much, however many have them
+    """Returns the key for the activations that the places of a run keep, which depend on neither batch nor replicas."""
+    split = run.mesh.cutting("layers", "features", "positions")  # experts keep equally much on any number of devices
     keepers = frozenset(axis.keeps(run) for axis in used(run.mesh))
     decides = (run.workload.model, split, keepers, splits_between(run), run.product_bytes, run.techniques.in_passes(1))
     return _Asked(run, row, schedule, decides)
@@ -146,8 +146,8 @@ def _kept(asked: _Asked, number: int) -> tuple[KeptByStage, ...] | None:
 
 
 def _asked_state(run: Run, row: RankedStrategy, schedule: str) -> _Asked:
-    """Asks for the state of a run, with at most two replicas where their number does not matter."""
-    if not row.composed and (row.in_shards or not row.sharding):  # else replicas share something
+    """Returns the key for the state of a run, with at most two replicas where their number does not matter."""
+    if not row.composed and (row.in_shards or not row.sharding):  # otherwise replicas shard something
         split = run.mesh.cutting("parameters", "stacked", "features", "layers")
         run = dataclasses.replace(
             run, mesh=Mesh.of_replicas(1 + bool(run.mesh.expert_replica_axes), split=dict(split.axes))
@@ -158,7 +158,7 @@ def _asked_state(run: Run, row: RankedStrategy, schedule: str) -> _Asked:
 
 @functools.lru_cache(maxsize=2**14)
 def _state(asked: _Asked) -> tuple[int, ...]:
-    """Returns the most that a device needs beside activations, for each place along `pipe`."""
+    """Returns the most bytes that a device needs besides activations, for each place along `pipe`."""
     if asked.row.composed:
         return _composed(asked.run, asked.row, asked.schedule)
     run = asked.run
@@ -171,7 +171,7 @@ def _state(asked: _Asked) -> tuple[int, ...]:
 
 
 class _Elements(NamedTuple):
-    """What a rank has of the parameters of a segment, unsharded: of experts, and of everything else."""
+    """The number of parameters of a segment that a rank has before sharding: `stacked` in experts, `dense` elsewhere."""
 
     dense: int
     stacked: int
@@ -179,7 +179,7 @@ class _Elements(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def _elements(model: ModelSpec, split: Mesh) -> dict[str, _Elements]:
-    """Segment -> what a rank has of it along the axes that split layers."""
+    """Returns, for each segment, what a rank has of it along the axes that split layers."""
     found = {}
     for segment in model.segments():
         sizes = [0, 0]
@@ -190,7 +190,7 @@ def _elements(model: ModelSpec, split: Mesh) -> dict[str, _Elements]:
 
 
 def _composed(run: Run, row: RankedStrategy, schedule: str) -> tuple[int, ...]:
-    """Returns the same of a composition that no row runs."""
+    """Returns the same as `_state`, for a composition that no row runs."""
     model, mesh, found = run.workload.model, run.mesh, []
     elements = _elements(model, mesh.cutting("features", "stacked"))
     replicas, of_experts = (math.prod(map(mesh.axis, axes)) for axes in (mesh.replica_axes, mesh.expert_replica_axes))
@@ -210,6 +210,6 @@ def _composed(run: Run, row: RankedStrategy, schedule: str) -> tuple[int, ...]:
 
 
 def _gathered(segments: Sequence[_Elements]) -> int:
-    """Returns the most numbers that are whole at once: a segment in its buffer and out of it, and the buffer before."""
+    """Returns the most elements that are gathered at once: a segment inside and outside its buffer, and the buffer before it."""
     sizes = [0, *(sum(each) for each in segments)]
     return max(before + 2 * size for before, size in itertools.pairwise(sizes))

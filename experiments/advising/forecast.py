@@ -50,7 +50,7 @@ class Forecast:
         """Returns a table with a line for each strategy: what the fullest device holds and needs, what is sent, whether it fits.
 
         Args:
-            width: What it has to fit into; the screen, unless given.
+            width: The characters of a line; those of the screen, unless given.
         """
         return forecast_table(self.rows, self.memory, width)
 
@@ -95,12 +95,12 @@ class Forecast:
         return paragraphs(_caption(row, self.observed is not None), f"{table}\n{bullets(told)}", fits)
 
     def _case(self, row: Prediction) -> Case:
-        """Returns a row that has no room for its state fails; one that may lack room for activations alone does not."""
+        """Returns a row as a test case. It fails without room for its state, but not if only activations may lack room."""
         fails = self.memory is not None and row.fits(self.memory) == "no"
         return Case(row.cell, "failure", f"a device needs up to {size(row.needed_bytes)}") if fails else Case(row.cell)
 
     def _nearest(self) -> str:
-        """Returns where no row fits: by how much the best one misses, and on how many devices it would fit."""
+        """Returns by how much the best row misses if no row fits, and on how many devices it would fit; "" if one fits."""
         memory = self.memory
         if memory is None or any(row.fits(memory) == "yes" for row in self.rows):
             return ""
@@ -139,7 +139,7 @@ def forecast(cell: Cell | None, base: RunConfig, assumed: Assumptions, observe: 
 def _every_row(
     base: RunConfig, assumed: Assumptions, describe: Callable[[RunConfig], RunConfig]
 ) -> tuple[tuple[Prediction, ...], dict[str, str]]:
-    """Predicts every row that can take the request; beside them, why the others cannot."""
+    """Predicts every row that can take the request, and returns why each of the others cannot."""
     cells = every_cell(None)
     axes = {name for name, _ in Mesh.parse(base.mesh).axes} if base.mesh else set()
     able = [cell for cell in cells if axes <= {*cell.info.axes}]
@@ -175,7 +175,7 @@ def _caption(row: Prediction, was_observed: bool = False) -> str:
 
 
 def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:
-    """Returns the columns for programs: of the device that needs most, and of all together."""
+    """Returns the columns for programs: those of the device that needs most, and those of all devices together."""
     held = row.fullest
     return {
         "cell": row.cell,

@@ -16,7 +16,7 @@ def forecast_table(rows: Sequence[Prediction], memory: int | None, width: int | 
     Args:
         rows: The predictions.
         memory: The bytes of a device, if they were given.
-        width: What it has to fit into; the screen, unless given.
+        width: The characters of a line; those of the screen, unless given.
     """
     width = width or screen_width()
     shown = fit(_columns(rows, memory), rows, width)

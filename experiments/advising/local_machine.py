@@ -1,6 +1,6 @@
 """The file of this machine: what calibration measured, read until the processor or torch changes.
 
-It holds no figure that no machine can have: a busy machine can measure anything, and what is stored affects all later advice.
+Figures that no machine can have are not stored: a busy machine can measure anything, and the file affects all later advice.
 """
 
 import dataclasses
@@ -26,15 +26,15 @@ _SOURCE = "samestep calibrate"
 LEAST_STEP_SECONDS = 1e-5
 """The least overhead of any strategy, besides arithmetic and bytes: Python alone needs more for a step without layers."""
 LEAST_LAYER_SECONDS = 1e-7
-"""The least overhead of a layer in a micro-batch: one call into torch takes more."""
+"""The least overhead of a layer in a micro-batch: one call into torch takes longer."""
 LEAST_LATENCY_SECONDS = 1e-7
-"""The least time of a message between two processes: one system call takes as long."""
+"""The least time of a message between two processes: one system call takes about as long."""
 MOST_FLOPS_PER_SECOND = 1e14
-"""Of one core."""
+"""The most floating-point operations per second of one core."""
 LEAST_ELEMENT_SECONDS = 1e-12
-"""The least time of an elementwise operation: a core would do a thousand in each cycle of its clock."""
+"""The least time of an elementwise operation, at which a core would do hundreds in each cycle of its clock."""
 MOST_SECONDS = 60.0
-"""The longest time of anything that is measured here."""
+"""The longest possible time of anything that calibration measures."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LocalMachine:
 
     Attributes:
         machine: Its rates as those of a node.
-        cores: What else was measured.
+        cores: The other measurements.
         key: What the figures are valid for: processor, cores and version of torch.
     """
 
@@ -60,7 +60,7 @@ def path() -> Path:
 
 
 def key() -> str:
-    """Returns the key of this machine, for which figures are valid."""
+    """Returns the key of this machine; figures with another key are not valid here."""
     from samestep.common.runtime.parent.merge import machine
 
     about, version = machine(), importlib.metadata.version(framework_info(FRAMEWORK).module)
@@ -74,7 +74,7 @@ def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_pe
         cores: The measurements of a core.
         num_cores: The number of cores.
         memory_bytes: The memory of the whole machine; each core's process may have its part.
-        memory_bytes_per_second: The bytes that a core moves in a second while another one moves equally many.
+        memory_bytes_per_second: The bytes that a core moves in a second while another core does the same.
     """
     link = cores.exchange_bytes_per_second["all_reduce"]
     rates = {
@@ -93,10 +93,10 @@ def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_pe
 
 
 def make_folder() -> None:
-    """Makes the folder of the file, before minutes of measurements.
+    """Makes the folder of the file, so that a failure shows before the measurements.
 
     Raises:
-        ConfigError: It cannot be made.
+        ConfigError: The folder cannot be made.
     """
     from samestep.common.workload.data.dataset import make_cache_directory  # here: it needs NumPy
 
@@ -110,13 +110,13 @@ def make_folder() -> None:
 
 
 def store(here: LocalMachine) -> Path:
-    """Writes the file; returns where."""
+    """Writes the file and returns its path."""
     machine, cores = here.machine, dict[str, object](dataclasses.asdict(here.cores))
     cores["matmul"] = {str(size): rate for size, rate in here.cores.matmul.items()}  # a key of TOML is text
     measured = [name for name, source in machine.sources.items() if source == _SOURCE]
     rates = {name: {"value": getattr(machine, name), "source": _SOURCE} for name in measured}
     make_folder()
-    path().unlink(missing_ok=True)  # whoever changed it
+    path().unlink(missing_ok=True)  # even if somebody else changed it
     with replacing(path()) as file:
         file.write(tomli_w.dumps({"title": machine.title, **rates, "measured": cores}).encode())
     return path()
@@ -145,7 +145,7 @@ def load_here() -> LocalMachine | None:
 
 
 def odd_figure(cores: Cores, memory_bytes_per_second: float) -> str:
-    """Returns the first figure that no machine can have, with what it is and the limit; "" if all are possible.
+    """Returns a message about the first figure that no machine can have, with its limit; "" if all are possible.
 
     Args:
         cores: The measurements of the cores.
@@ -159,7 +159,7 @@ def odd_figure(cores: Cores, memory_bytes_per_second: float) -> str:
 
 
 def _figures(cores: Cores, memory: float) -> Iterator[tuple[str, float, str, float, float]]:
-    """Yields what it is, its value and unit, and its limits."""
+    """Yields each figure: its name, value, unit, and least and largest possible values."""
     tiny = 1.0  # of any rate
     yield "memory", memory, "bytes/s", tiny, math.inf
     for size, rate in cores.matmul.items():

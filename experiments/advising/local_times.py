@@ -30,10 +30,10 @@ def time_here(bandwidth: str | None) -> tuple[Timer, Machine]:
     """Returns a timer for this machine, and the machine, which is measured first if necessary.
 
     Args:
-        bandwidth: The bandwidth of the link of each of several such machines; None if there is one machine.
+        bandwidth: The bandwidth of each machine's link; None if there is only one machine.
 
     Raises:
-        Unavailable: torch is not installed, with which the machine is measured.
+        Unavailable: torch, with which the machine is measured, is not installed.
     """
     require(FRAMEWORK)
     from samestep.experiments.calibrate import calibrate  # here: this module is part of it
@@ -54,7 +54,7 @@ def over_links(timer: Timer) -> Timer:
     """Returns a timer for several machines with links to each other.
 
     Args:
-        timer: Times a candidate as if all its processes were on one of them.
+        timer: Times a candidate as if all its processes were on one machine.
     """
     passed: dict[tuple[str, int], Mapping[str, float]] = {}
 
@@ -68,7 +68,7 @@ def over_links(timer: Timer) -> Timer:
 
 
 def passes(run: Run) -> float:
-    """Returns the passes of micro-batches through segments of a rank in a step, with the bubble, by which overhead is counted."""
+    """Returns how often a rank passes a micro-batch through a segment in a step, bubble included; overhead is counted by it."""
     how = BatchSplit.by(run)
     by_rank, each = stages_of_ranks(run.workload.model, how.schedule, run.mesh), SCHEDULES[how.schedule].stages_per_rank
     largest = max(len(stage) for stages in by_rank for stage in stages)

@@ -24,10 +24,10 @@ TIMEOUT_SECONDS = 600
 
 
 def _check_observed(run: Run) -> None:
-    """Refuses a step that cannot be taken, or not among ranks that are not there.
+    """Refuses a step that cannot be taken, or that cannot be taken among ranks that do not exist.
 
     Raises:
-        ConfigError: It is so.
+        ConfigError: The step is refused.
     """
     if run.strategy.topology is not ranks or run.strategy.backend != "gloo":
         raise ConfigError(
@@ -75,7 +75,7 @@ class Observation:
         return adapter(cls).validate_python(told)
 
     def against(self, row: Prediction) -> list["ObservedAmount"]:
-        """Compares it with the prediction: every exchange, and the state of a device."""
+        """Compares the observation with its prediction: every exchange, and the state of a device."""
         seen, said = ({each.name: each for each in every} for every in (self.exchanges, row.ledger.exchanges))
         exchanges = [ObservedAmount(name, _of(seen.get(name)), _of(said.get(name))) for name in {**said, **seen}]
         held = ObservedAmount("state of a device", Amount(self.state_bytes), Amount(row.ledger.state_bytes or 0))
@@ -112,12 +112,12 @@ class ObservedAmount:
 
     @property
     def is_missed(self) -> bool:
-        """Whether they differ at all."""
+        """Whether the two differ at all."""
         return self.observed != self.predicted
 
     @property
     def cells(self) -> list[str]:
-        """Returns it as text: its name, what was observed, and what was predicted, marked if that is wrong."""
+        """Returns the cells of its line: the name, the observation, and the prediction, which is marked if it is wrong."""
         return [self.name, _spell(self.observed), _spell(self.predicted) + MARK * self.is_missed]
 
 

@@ -81,7 +81,7 @@ class Prediction:
 
     @property
     def needed_bytes(self) -> int:
-        """The bytes that they need."""
+        """The bytes that these devices need."""
         return needed_bytes(self.fullest)
 
     @property
@@ -118,7 +118,7 @@ def needed_bytes(footprint: Footprint) -> int:
 
 @contextlib.contextmanager
 def describing(config: RunConfig) -> Iterator[Callable[[RunConfig], RunConfig]]:
-    """Yields a function that describes the user's model of a request, while the description exists."""
+    """Yields a function that adds the description of the user's model to a request; the description exists inside the `with`."""
     if config.model is None:
         yield lambda asked: asked
         return
@@ -161,7 +161,7 @@ def _predict(cell: str, run: Run, backend: str) -> Prediction:
 
 
 def where_it_fits(prediction: Prediction, memory: int) -> Prediction | None:
-    """Returns the prediction on the fewest devices on which it fits, found by doubling one axis of its mesh; None if none.
+    """Returns the prediction on the fewest devices that suffice, found by doubling one axis of its mesh; None if there is none.
 
     The batch stays the same, or grows until it divides among the devices.
 
@@ -183,7 +183,7 @@ def where_it_fits(prediction: Prediction, memory: int) -> Prediction | None:
 
 
 def _grown(run: Run, axis: str) -> Iterator[Run]:
-    """Yields the run on ever more devices along one axis, as far as the strategy can take it."""
+    """Yields the run on more and more devices along one axis, as long as the strategy can take it."""
     sizes = dict(run.mesh.axes)
     while True:
         sizes[axis] = 2 * sizes.get(axis, 1)

@@ -15,7 +15,7 @@ from samestep.experiments.advising.prediction import needed_bytes
 from samestep.experiments.advising.step_times import WORK, Timer
 
 SLOWER = (2, 4, 8, 16)
-"""By what factor links are slowed down in a trial."""
+"""The factors by which links are slowed down in trials."""
 Tell = Callable[[str], None]
 """A function that is called with the progress of a search, in words."""
 _TOLD_EVERY = 1000
@@ -32,18 +32,18 @@ class Timed:
 
     @property
     def layout(self) -> str:
-        """Strategy and mesh."""
+        """The strategy and the mesh, in one line."""
         return self.candidate.layout
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """The first layout once something is different.
+    """A condition that differs from the request, and the layout that is first under it.
 
     Attributes:
         what: What is different, as the beginning of a sentence.
-        first: The layout that is first then; None if none has room.
-        before: What was first, in the changed conditions; None if it has no room any more, or takes another batch.
+        first: The layout that is then first; None if none has room.
+        before: The former first layout under the new condition; None if it no longer has room, or takes another batch.
     """
 
     what: str
@@ -66,7 +66,7 @@ class Ranking:
     tell: Tell
 
     def of(self, candidates: Sequence[Candidate], machine: Machine, before: Sequence[Timed] = ()) -> list[Timed]:
-        """Returns candidates with the fastest first, and of equally fast ones the one that needs least memory.
+        """Returns the candidates, fastest first; among equally fast ones, the one that needs the least memory comes first.
 
         Args:
             candidates: The candidates.
@@ -84,20 +84,20 @@ class Ranking:
         """Ranks again under other conditions.
 
         Args:
-            others: The words for each condition -> what was found.
-            ranked: What is ranked without them.
-            machine: What it runs on.
+            others: Description of a condition -> the result of the search under it.
+            ranked: The ranking without these conditions.
+            machine: The machine that the layouts run on.
         """
         for what, found in others.items():
             yield _change(what, ranked[0], self.of(found.fitting, machine, ranked))
 
     def with_slower_links(self, ranked: Sequence[Timed], machine: Machine, nodes: int) -> Iterator[Change]:
-        """Ranks again with slower links, of those that there are.
+        """Ranks again with slower links between nodes and inside a node, where there are any.
 
         Args:
-            ranked: What is ranked with the links as they are.
-            machine: Whose links these are.
-            nodes: How many there are.
+            ranked: The ranking with the links as they are.
+            machine: The machine with these links.
+            nodes: The number of nodes.
         """
         if nodes > 1:
             yield self._with_slower_links(ranked, machine, "network_bytes_per_second", "between nodes")
@@ -105,7 +105,7 @@ class Ranking:
             yield self._with_slower_links(ranked, machine, "node_bytes_per_second", "inside a node")
 
     def _with_slower_links(self, ranked: Sequence[Timed], machine: Machine, rate: str, where: str) -> Change:
-        """Returns the change under the least slowdown that puts another layout first, or else the largest that is tried."""
+        """Returns the change under the least slowdown that puts another layout first, or else under the largest one tried."""
         first = ranked[0]
         change = Change("", first, first)
         for times in SLOWER:
@@ -117,7 +117,7 @@ class Ranking:
         return change
 
     def _fastest(self, ranked: Sequence[Timed], slower: Machine) -> list[Timed]:
-        """Ranks the layouts that may be first on slower links, and those of the one that was.
+        """Ranks the layouts that may be first on slower links, and those with the strategy and mesh of the former first one.
 
         No step takes less time there. So once a layout takes longer on the fast links than the best so far does on the slow ones,
         neither it nor any that follows can be first.
@@ -130,13 +130,13 @@ class Ranking:
         return sorted(found, key=_order)
 
     def taking_steps_alone(self, ranked: Sequence[Timed], machine: Machine) -> Timed | None:
-        """Returns replicas with local steps, if they are faster than a first layout that waits for the exchange of replicas.
+        """Returns replicas with local steps if they are faster than the first layout and that layout waits for replicas most.
 
         They take another step, so they are not ranked with the others.
 
         Args:
-            ranked: What takes the step that was asked for.
-            machine: What it runs on.
+            ranked: The layouts that take the requested step.
+            machine: The machine that they run on.
         """
         if longest_wait(ranked[0].time) != "data_exchange":
             return None
@@ -154,7 +154,7 @@ class Ranking:
 
 
 def _can_take_steps_alone(run: Run) -> bool:
-    """Returns whether devices of a run can, which have such techniques."""
+    """Returns whether the ranks of a run can take steps alone, given its other techniques."""
     if not run.strategy.refuses.keys().isdisjoint(STEPS_ALONE):
         return False
     try:
@@ -176,7 +176,7 @@ def longest_wait(time: StepTime) -> str:
 
 
 def _order(timed: Timed) -> tuple[float, int]:
-    """Sort key: the fastest first, and of equally fast ones that which needs least memory."""
+    """Returns a sort key: time first, then needed memory."""
     return timed.time.total, timed.candidate.needed_bytes
 
 

@@ -24,15 +24,15 @@ PARTS = {
     "optimizer": "the update",
     **{f"{name}_exchange": hooks_of(name).about for name in exchanging_in_blocks()},
 }
-"""The parts of a step, in words."""
+"""Part of a step -> its name in sentences."""
 ASSUMED_EFFICIENCY = 0.4
-"""For a model that is not a transformer: the assumed share of the peak that its products reach, which was not measured."""
+"""The assumed share of the peak that the products of a model without transformer blocks reach; it was not measured."""
 ASSUMED_LATENCY_SECONDS = 2e-5
-"""For the same: the least seconds of a collective, for any number of bytes."""
+"""The least seconds of a collective of such a model, for any number of bytes."""
 BLOCK_LAYERS = 8
-"""For the same: the host's time of a layer, as a share of that of a transformer's block, which the machine has."""
+"""The number of layers of such a model that take the host as long as one transformer block, whose time the machine has."""
 ELEMENT_ACCESSES = 5
-"""For the same: how often an element that a layer keeps is read or written, in both passes."""
+"""How often an element that a layer of such a model keeps is read or written, in both passes together."""
 WORK = ("compute", "optimizer")
 """What a device does itself; during the other parts it waits."""
 
@@ -86,7 +86,7 @@ def candidate_of(run: Run, needed_bytes: int = 0) -> Candidate | None:
 
 
 def _of_any_model(candidate: Candidate, machine: Machine) -> StepTime:
-    """A model that is not a transformer: from its FLOPs, what its layers keep and its ledger, at assumed shares of the rates."""
+    """Predicts the step of a model that is not a transformer from its FLOPs, kept activations and ledger, at assumed rates."""
     run = candidate.run
     link = machine.node_bytes_per_second
     if run.num_devices > machine.gpus_per_node:  # a ring passes each node's adapters once

@@ -74,7 +74,7 @@ def _why_refused(check: Callable[[Mapping[str, str]], object], given: Mapping[st
 
 
 def _refuse_wrong_values(axes: Mapping[str, Sequence[str]], checked: Sequence[tuple[Mapping[str, str], str]]) -> None:
-    """Refuses a value that is wrong whatever the others are, which no empty row should hide."""
+    """Refuses a value that is wrong with all values of the other names; an empty row would hide the mistake."""
     for name, values in axes.items():
         for value in values:
             reasons = [why for given, why in checked if given[name] == value]
@@ -109,7 +109,7 @@ def _report(swept: Sequence[Swept]) -> str:
 
 
 def _say_models(swept: Sequence[Swept]) -> str:
-    """Returns the model that was varied: where its sizes are among what varies, its name without these."""
+    """Returns the name of the model, without the sizes that vary."""
     bases = [each.advice.base for each in swept if each.advice]
     if len({base.workload.name for base in bases}) == 1:
         return say_model(bases[0])

@@ -23,7 +23,7 @@ class Training:
     price: float | None = flag(None, "the price of one device for an hour; prints what --tokens costs", above=0)
 
     def check(self, base: Run) -> None:
-        """Refuses what has no tokens to count, and a price of nothing.
+        """Refuses a model without tokens to count, and a price without a number of tokens.
 
         Raises:
             ConfigError: The model takes no sequences, or a price was given alone.
@@ -58,12 +58,12 @@ class StepCost:
 
     @property
     def examples_per_second(self) -> float:
-        """How many examples are trained on in a second."""
+        """The number of training examples per second."""
         return self.base.batch_size / self.seconds
 
     @property
     def tokens(self) -> str:
-        """How many tokens are trained on in a second, as text."""
+        """The number of training tokens per second, as text."""
         return large_number(self.examples_per_second * num_positions(self.base.workload.model))
 
     @property
@@ -80,7 +80,7 @@ class StepCost:
 
     @property
     def utilization(self) -> str:
-        """The same as text."""
+        """The share of the peak as text, in percent."""
         return f"{100 * self.flops_utilization:.0f} %"
 
     @property

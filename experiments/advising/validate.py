@@ -21,9 +21,9 @@ class Validation:
         title: What was measured, and by whom.
         split: Which rows the constants were fitted to, in sentences.
         compared: The rows.
-        causes: Name of a row that is far off -> what may have made it fast or slow.
+        causes: Name of a row that is far off -> the suspected reason.
         others: What other constants were fitted to -> the scores of the same rows with them.
-        far: The error from which on a row is listed with its cause.
+        far: A row with a larger relative error is listed with its cause.
     """
 
     title: str
@@ -65,7 +65,7 @@ def of_vtrain(rows: Path | None) -> Validation:
 
 
 def _with_other_constants(rows: Sequence[MeasuredIteration]) -> dict[str, Score]:
-    """Returns how far carried rows are off with constants that have seen less, and with those that have seen them."""
+    """Returns the errors of the carried rows with constants fitted without their family, and with those fitted to them."""
     unseen = by_group(compare(rows, fitted.unseen_family_machine))
     families = {f"{name}, its hidden size left out": each for name, each in unseen.items() if "," in name}
     return (
@@ -109,14 +109,14 @@ VALIDATIONS: Mapping[str, Callable[[Path | None], Validation]] = {
     "vtrain": of_vtrain,
     **{name: _published(name, *table) for name, table in _TABLES.items()},
 }
-"""What predictions are compared with -> how. Only the first one takes other rows."""
+"""Name of a set of measurements -> its validation. Only the first one takes other rows."""
 
 
 def document(validation: Validation) -> Document:
     """Makes the document of a validation.
 
     Args:
-        validation: What was held against what.
+        validation: The compared predictions and measurements.
     """
     compared, rows = validation.compared, [_record(each, validation.causes) for each in validation.compared]
     record = {
@@ -154,7 +154,7 @@ def errors(validation: Validation, width: int | None = None) -> str:
     """Returns the table of the errors of each group.
 
     Args:
-        validation: What was held against what.
+        validation: The compared predictions and measurements.
         width: Characters of a line; as many as it needs, unless given.
     """
     headers = ["rows", "number", "mean error", "largest", f"beyond {FAR:.0%}", "regret"]
@@ -169,7 +169,7 @@ def far_rows(validation: Validation, width: int) -> str:
     """Returns the rows that are far off, each with the suspected cause; "" if there are none.
 
     Args:
-        validation: What was held against what.
+        validation: The compared predictions and measurements.
         width: Characters of a line.
     """
     far = [each for each in validation.compared if abs(each.error) > validation.far]

@@ -24,7 +24,7 @@ KINDS = {
     "runs": "run directories",
     "records": "records of scripts",
 }
-"""Name of the flag that frees it -> what is kept."""
+"""Name of a flag -> the kind of files that it removes."""
 RUNS = Path("runs")
 QUIET_SECONDS = 24 * 3600.0
 """How long a run without a result counts as possibly running, here or on another machine, after its last change."""
@@ -37,7 +37,7 @@ class Store:
 
     Attributes:
         name: A key of KINDS.
-        note: What to know before it is freed.
+        note: A remark for the user before these files are removed.
         where: Its folder.
         find: Finds everything of the kind in the folder.
         free: Removes it, and returns what was removed.
@@ -126,7 +126,7 @@ def _changed(directory: Path) -> float:
 
 
 def find_unlisted(folder: Path) -> list[Path]:
-    """Returns the run directories below a folder without a list of ours: of earlier versions, copied, or another user's."""
+    """Returns the run directories below a folder without a list of our files: of earlier versions, copied, or another user's."""
     found = []
     for path, files, descriptor in walk(folder):
         if "config.json" in files and read(descriptor) is None and _read_config(path):

@@ -27,7 +27,7 @@ _PLACE = re.compile(r"(?<=^Report: ).+|(?<=^Explorer: ).+|(?<=^Run: ).+|(?<=^Run
 
 
 def _linked(found: re.Match[str]) -> str:
-    """Returns a file or a folder as a link, which terminals that know links open and others show as it was."""
+    """Returns the path of a file or folder as a link for terminals that support links; others show plain text."""
     path = Path(found[0])
     return f"\x1b]8;;{path.resolve().as_uri()}\x1b\\{found[0]}\x1b]8;;\x1b\\" if path.exists() else found[0]
 

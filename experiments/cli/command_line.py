@@ -33,9 +33,9 @@ def parse_run(arguments: Sequence[str], program: str, beside: Sequence[Parser] =
     """Reads the line of one run: its cell, RunConfig's flags, the techniques', and those of the strategy that is named.
 
     Args:
-        arguments: Without the program.
+        arguments: The command line without the program.
         program: The name of the program, for the help.
-        beside: What has read further flags, which the help lists too.
+        beside: Parsers of further flags, which the help lists as well.
 
     Raises:
         ConfigError: A flag is unknown, belongs to another strategy, or has an invalid value.
@@ -59,9 +59,9 @@ def parse_beside(
 
     Args:
         cell: The cell, whose strategy has options; None has none.
-        arguments: Without the program.
-        parser: Has the program and what it does.
-        groups: The flags under any strategy.
+        arguments: The command line without the program.
+        parser: A parser with the program's name and description.
+        groups: The flags that are valid under any strategy.
 
     Raises:
         ConfigError: A flag is unknown, or belongs to another strategy.
@@ -79,7 +79,7 @@ def parse_beside(
             add_flags(parser, cell.name, info.options)
     values, foreign = parser.parse_known_intermixed_args(arguments)
     if foreign:
-        _named_among_flags(arguments, parser.prog, groups)  # which refuses what no strategy knows
+        _named_among_flags(arguments, parser.prog, groups)  # refuses flags that no strategy has
     for word in foreign[:1]:
         name = word[2:].partition("=")[0].replace("-", "_")
         if cell is None or info is None or any(name in leave_out for _, _, leave_out in groups):
@@ -95,9 +95,9 @@ def named_cell(arguments: Sequence[str], program: str, groups: Sequence[Group]) 
     """Finds the cell that a command's arguments name, before its flags are known.
 
     Args:
-        arguments: Without the program.
-        program: Its name, for messages.
-        groups: The command's flags under any strategy.
+        arguments: The command line without the program.
+        program: The program's name, for messages.
+        groups: The command's flags that are valid under any strategy.
 
     Returns:
         The cell, or None if none is named.
@@ -112,7 +112,7 @@ def named_cell(arguments: Sequence[str], program: str, groups: Sequence[Group]) 
 
 
 def _named_among_flags(arguments: Sequence[str], program: str, groups: Sequence[Group]) -> Cell | None:
-    """Finds a cell wherever it is named: which words are values, the flags of every strategy have to tell."""
+    """Finds a cell anywhere among the flags; the flags of every strategy show which words are values."""
     first = _WordReader(prog=program, add_help=False, allow_abbrev=False, conflict_handler="resolve")
     owners = [*(owner for _, owner, _ in groups), *dict.fromkeys(row.options for _, row in catalogue())]
     for owner in owners:
@@ -143,7 +143,7 @@ def read_request(cell: Cell, given: Mapping[str, Scalar]) -> RunConfig:
     """Makes a request from a cell and from the other arguments.
 
     Args:
-        cell: What is run.
+        cell: The cell to run.
         given: Fields of RunConfig, of Techniques, and options of the strategy.
 
     Raises:

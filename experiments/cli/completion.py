@@ -73,7 +73,7 @@ def _fish(words: Mapping[str, Iterable[str]], values: Mapping[tuple[str, str], l
 
 
 def _flags(command: str) -> dict[str, list[str]]:
-    """Returns the flags of a command by the values to offer; a strategy's own come with the strategy."""
+    """Returns each flag of a command with the values to offer; options of single strategies are not among them."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             importlib.import_module(f"samestep.experiments.{command}").main(["--help"])
@@ -90,4 +90,4 @@ _OPEN = {
     "--for": [*SCRIPTS],
     "--on": [*STARTED],
 }
-"""The flags that take more than the values to offer."""
+"""Values to offer for flags that also take other values."""

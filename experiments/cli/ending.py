@@ -1,4 +1,4 @@
-"""How a command runs and ends: by an error of ours, by a signal, or when its output cannot be written."""
+"""How a command runs and ends: by one of our errors, by a signal, or because its output cannot be written."""
 
 import contextlib
 import errno
@@ -34,8 +34,8 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
         command: Takes the arguments, returns the exit code.
         arguments: The arguments; by default the process's own.
     """
-    # The oracle's products are small: a second thread would only wait for the first, and on a busy machine for long. NumPy
-    # is not imported yet, and processes that train are told their number of threads.
+    # The oracle's products are small: a second thread would only wait for the first, for a long time on a busy machine. NumPy
+    # is not imported yet, and processes that train get their number of threads elsewhere.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with report_errors() as code:
         check_environment()
@@ -51,7 +51,7 @@ def report_errors() -> Iterator[list[int]]:
     handlers = {number: signal.getsignal(number) for number in (*SIGNALS, _AGAIN)}
     ignored, sys.unraisablehook = sys.unraisablehook, _come_again
     for number in SIGNALS:
-        if handlers[number] in _UNTOUCHED:  # else somebody wants it ignored, as nohup does
+        if handlers[number] in _UNTOUCHED:  # otherwise somebody wants it ignored, as nohup does
             signal.signal(number, _interrupt)
     try:
         yield code
@@ -76,7 +76,7 @@ def report_errors() -> Iterator[list[int]]:
 
 
 def _wrapped(line: str) -> str:
-    """Returns an error as a terminal shows it without a broken word; what reads a pipe or a file gets one line."""
+    """Returns an error wrapped between words for a terminal; for a pipe or a file it stays one line."""
     return fill(line, indent="  ") if sys.stderr.isatty() else line
 
 
@@ -89,7 +89,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _what_is_left(before: Sequence[started.Started]) -> str:
-    """Ends what was started since, as far as that is not done yet; "" if the kernel says that nothing is left."""
+    """Ends the processes started since `before`, and names those that are still running; "" if none is."""
     left = ", ".join(f"{process.pid} ({process.name})" for process in started.end_all(before))
     return f"these processes could not be ended and are still running: {left}." if left else ""
 
@@ -108,14 +108,14 @@ def check_environment() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Ends the command where it is; one signal is enough, and those that follow do not disturb its tidying up."""
+    """Interrupts the command. Further signals are ignored, so they do not disturb the cleanup."""
     for each in SIGNALS:
         signal.signal(each, lambda *_: None)  # SIG_IGN would print a complaint about one that has just come
     raise KeyboardInterrupt(*[] if number == signal.SIGINT else [signal.Signals(number).name])
 
 
 def _come_again(ignored: "sys.UnraisableHookArgs") -> None:
-    """Raises an interrupt once more that came where Python ignores exceptions, as in a callback of the import system."""
+    """Raises an interrupt again that came where Python ignores exceptions, such as a callback of the import system."""
     if not isinstance(ignored.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(ignored)
         return
@@ -129,11 +129,11 @@ def _come_again(ignored: "sys.UnraisableHookArgs") -> None:
 
 
 class _Unprintable(OSError):
-    """Stdout takes no more."""
+    """The error of a stdout that can no longer be written to."""
 
 
 class _Stdout(io.FileIO):
-    """Where the result of a command goes; if that fails it is given up, and Python does not try once more when it ends."""
+    """Stdout, for the result of a command. After a failed write it discards output, so Python does not retry at exit."""
 
     def write(self, data: "ReadableBuffer") -> int | None:
         try:
@@ -144,7 +144,7 @@ class _Stdout(io.FileIO):
 
 
 class _Stderr(io.FileIO):
-    """Where the progress of a run goes. A run is no worse for nobody being able to read it."""
+    """Stderr, for the progress of a run. A failed write is ignored, since the run itself is not affected."""
 
     def write(self, data: "ReadableBuffer") -> int | None:
         with contextlib.suppress(OSError):
@@ -153,7 +153,7 @@ class _Stderr(io.FileIO):
 
 
 class _Shown(io.TextIOWrapper):
-    """A stream to a terminal. What is printed comes from files as well, and must not move the cursor or set the title."""
+    """A stream to a terminal. Printed text may come from files, so it must not move the cursor or set the title."""
 
     def write(self, text: str) -> int:
         lines = (printable(line, "\t") for line in text.split("\n"))
@@ -167,14 +167,14 @@ class _Shown(io.TextIOWrapper):
 
 def drawing_stream() -> TextIO:
     """Returns stderr for output that moves the cursor on purpose, such as a progress bar."""
-    if not isinstance(sys.stderr, _Shown):  # another program's, which calls our functions
+    if not isinstance(sys.stderr, _Shown):  # the stream of another program that calls our functions
         return sys.stderr
     return _text(io.TextIOWrapper, _Stderr(2, "w", closefd=False), sys.stderr)
 
 
 def _open_streams() -> None:
-    """Makes the standard streams safe to print to: none is closed, and none has a character that it cannot print or obeys."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # it takes the place of the first that is closed
+    """Makes the standard streams safe to print to: none stays closed, and characters that cannot be printed are escaped."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # it takes the number of the first closed stream
         pass
     os.close(descriptor)
     if sys.stdout is sys.__stdout__:

@@ -1,4 +1,4 @@
-"""What a GitHub workflow shows of a command: annotations beside the commit, and the summary of the job.
+"""What a GitHub workflow shows of a command: annotations on the commit, and the summary of the job.
 
 References:
     Workflow commands of GitHub Actions: `::error title=...::...` on a line of its own, `%`, line ends, and in a title `:` and
@@ -19,7 +19,7 @@ _MOST_ANNOTATIONS = 10
 
 
 def is_in_workflow() -> bool:
-    """Returns whether a workflow of GitHub runs this process."""
+    """Returns whether this process runs in a GitHub workflow."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 

@@ -31,7 +31,7 @@ class _WholeWords(argparse.HelpFormatter):
 
 
 class HelpShown(SystemExit):
-    """The end of a command that has printed its help; `parser` is the one whose flags those are."""
+    """The end of a command that has printed its help; `parser` is the parser with those flags."""
 
     def __init__(self, parser: "Parser") -> None:
         super().__init__(0)
@@ -43,14 +43,14 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         examples: Command lines that the help shows.
-        elsewhere: Flag that it does not have, or value that no flag has -> the sentence that says what to give instead.
+        elsewhere: A flag or value that it does not take -> a sentence that says what to give instead.
     """
 
     examples: Sequence[str] = ()
     elsewhere: Mapping[str, str] = MappingProxyType({})
 
     def format_help(self) -> str:
-        """Returns the help: with examples, the usage in one line and the examples, and then all flags."""
+        """Returns the help. If there are examples, it begins with the usage in one line and the examples."""
         text = super().format_help()
         if not self.examples:
             return text
@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         return "\n".join(lines) + text.partition("\n\n")[2].join(("\n", ""))
 
     def offered(self) -> dict[str, list[str]]:
-        """Returns the flags that the help lists, by the few values that each takes; [] where it takes any or none."""
+        """Returns each flag that the help lists with its choices; [] if it takes any value, or none."""
         return {
             flag: [*map(str, action.choices or ())]
             for action in self._actions
@@ -97,7 +97,7 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}{'' if message[-1] == '?' else ';'} {self.prog} --help lists what there is.")
 
     def _say_word(self, word: str, known: Collection[str]) -> str:
-        """Says of a word that is no flag and no value of one why nothing takes it."""
+        """Returns why a word that is neither a flag nor a value of one is refused."""
         if any(not action.option_strings for action in self._actions):
             return f"'{word}' is one word too many"
         flag = "--model" if word.endswith(".py") else "--workload"
@@ -107,14 +107,14 @@ class Parser(argparse.ArgumentParser):
 def _spell_word(action: argparse.Action) -> str:
     """Returns an argument that is not a flag, as the usage shows it."""
     word = str(action.metavar or action.dest)
-    number = str(getattr(action, "save_nargs", action.nargs))  # the own one while flags are read before other words
+    number = str(getattr(action, "save_nargs", action.nargs))  # saved while argparse reads flags only
     return {"?": f"[{word}]", argparse.SUPPRESS: f"[{word}]", "*": f"[{word} ...]", "+": f"{word} ..."}.get(
         number, word
     )
 
 
 class _EitherWay(argparse.BooleanOptionalAction):
-    """`--name` or `--no-name`: both would mean that one of two lines of a script is forgotten."""
+    """`--name` or `--no-name`. Both together are refused: one is probably a forgotten line of a script."""
 
     def __call__(
         self,
@@ -123,7 +123,7 @@ class _EitherWay(argparse.BooleanOptionalAction):
         values: str | Sequence[object] | None,
         option_string: str | None = None,
     ) -> None:
-        """Refuses the second of two that disagree."""
+        """Refuses a flag that contradicts an earlier one."""
         wanted = option_string in self.option_strings[:1]
         if getattr(namespace, self.dest, wanted) is not wanted:
             raise ConfigError(f"{' and '.join(self.option_strings)} are both given; give one of them.")

@@ -11,7 +11,7 @@ def read_vary(texts: Sequence[str]) -> dict[str, str]:
     """Returns name -> its values, from several `NAME=VALUE,VALUE`.
 
     Raises:
-        ConfigError: One is spelled differently, or a name is given twice.
+        ConfigError: A text is not of that form, or a name is given twice.
     """
     axes: dict[str, str] = {}
     for text in texts:

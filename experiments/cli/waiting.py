@@ -8,7 +8,7 @@ _EVERY_SECONDS = 0.2
 
 
 class Waiting:
-    """A line on a terminal that shows how far something is; files and pipes get nothing.
+    """A line on a terminal that shows progress; files and pipes get nothing.
 
     Args:
         what: What is being done, as the beginning of a sentence.

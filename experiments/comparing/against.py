@@ -19,24 +19,24 @@ from samestep.experiments.printing.formats import Case
 DECIDES_NUMBERS = ("dtype", "optimizer", "batch", "data", "order", "parameters", "workload", "techniques")
 """The confounds that change the losses: two runs that differ in one of them are not the same request."""
 LOOKED_FOR = ("versions",)
-"""The confounds that comparing with an earlier comparison is for: they may differ, and the table says how."""
+"""The confounds that a user wants to find in an earlier comparison: they may differ, and the table names the difference."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RowDifference:
-    """A row of today, compared with its earlier self.
+    """A row of today's comparison, compared with the earlier one.
 
     Attributes:
         cell: The cell of today's row.
         reason: Why losses and bytes cannot be compared; "" if they can.
-        losses: How the losses compare, in the round where they are furthest apart; None if they cannot.
-        bytes: What changed of the footprints, the exchanges and the bytes on the wire: a clause each.
+        losses: How the losses compare, in the round where they are furthest apart; None if they cannot be compared.
+        bytes: The changes of the footprints, the exchanges and the bytes on the wire, a clause for each.
         confounds: What keeps the speeds from being compared.
-        allowed: What would keep them from being compared if the user had not allowed it.
+        allowed: Confounds that would keep them from being compared if the user had not allowed them.
         differs: The versions that differ.
         bits: Why the bits of its steps could not be judged; "" if they could be, None if that was not requested.
-        differing: What differs in the bits of its steps, if that was requested and judged.
-        rates: Examples per second today and then, the median over the rounds; None if nothing was timed.
+        differing: The bits of its steps that differ, if that was requested and judged.
+        rates: Examples per second today and earlier, the median over the rounds; None if nothing was timed.
         speed: Today's speed as a multiple of the earlier one; None if confounds prevent it, or nothing was timed.
     """
 
@@ -64,7 +64,7 @@ class RowDifference:
 
     @property
     def where(self) -> str:
-        """The row, with the first step that has changed if a loss shows it."""
+        """The cell of the row, with the first step that has changed if a loss shows it."""
         step = self.losses.step if self.losses and (self.differing or self.losses.verdict == CHANGED) else None
         return self.cell if step is None else f"{self.cell} (step {step})"
 
@@ -113,7 +113,7 @@ class Against:
 
     @property
     def changed(self) -> str:
-        """Returns which rows did not take the step that they had taken, in a sentence; "" if all did."""
+        """Returns a sentence with the rows whose step has changed; "" if none has."""
         rows = [row.where for row in self.rows if row.is_changed]
         return f"{', '.join(rows)} did not take the step that {self.directory} has." if rows else ""
 

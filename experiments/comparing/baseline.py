@@ -14,7 +14,7 @@ from samestep.experiments.comparing.speeds import Rounds
 from samestep.experiments.printing.text import sharing
 
 _DEEPEST = 2
-"""The depth of run directories: directly in a comparison of one round, or in a folder for each cell with several rounds."""
+"""The greatest depth of run directories: a comparison has a folder for each cell, with a folder for each round in it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ def load_earlier(directory: Path) -> Earlier:
 
 
 def _group(results: Sequence[RunResult]) -> dict[str, Rounds]:
-    """Makes one row of the runs of one request."""
+    """Groups the runs of the same request into rows."""
     rows: dict[str, Rounds] = {}
     for group in sharing((request_of(result), result) for result in results).values():
         name = str(Cell.of(group[0].config))
@@ -89,7 +89,7 @@ def match(now: Mapping[str, Rounds], then: Mapping[str, Rounds]) -> dict[str, st
 
 
 def _find(result: RunResult, rows: Mapping[str, Rounds], exact: bool) -> str | None:
-    """Returns the row of the same request; or, not exactly, the only row of the same strategy."""
+    """Returns the row of the same request; without `exact`, the only row of the same strategy."""
     key = request_of if exact else _strategy_of
     found = [name for name, rounds in rows.items() if key(rounds[0]) == key(result)]
     return found[0] if found and (exact or len(found) == 1) else None

@@ -1,4 +1,4 @@
-"""What has changed in a row since an earlier run of its request: what its devices hold and send, and its bits.
+"""The changes in a row since an earlier run of its request: what its devices hold and send, and the bits of its steps.
 
 The same bits can be expected with the same versions on the same kind of machine.
 """
@@ -12,13 +12,13 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.printing.text import size
 
 SENT_TOLERANCE = 0.01
-"""Bytes on the wire are counted by the kernel: what a backend adds to the tensors may vary this much."""
+"""The relative change of the bytes on the wire that does not count; the kernel counts them, and a backend's framing varies."""
 _OURS = ("samestep",)
-"""The packages whose change excuses other bits, since they compute; the gate is meant to find changes of samestep itself."""
+"""Packages whose version does not excuse different bits, since the gate is meant to find changes of samestep itself."""
 
 
 def changed_bytes(now: RunResult, then: RunResult) -> list[str]:
-    """Finds in what the bytes of two runs of one request differ, as clauses.
+    """Returns how the bytes of two runs of one request differ, one clause for each difference.
 
     Args:
         now: Today's run.
@@ -89,7 +89,7 @@ def _apart(one: RunResult, two: RunResult) -> Iterator[str]:
 
 
 def _facts(result: RunResult) -> dict[str, str]:
-    """Returns what the bits of a right step depend on beside the request, by how messages call it."""
+    """Returns what the bits of a correct step depend on besides the request, keyed by its name in messages."""
     _, _, library = str(result.machine.get("system", "")).rpartition("-with-")  # the kernel computes nothing
     return {
         **{name: version for name, version in result.versions.items() if name not in _OURS},

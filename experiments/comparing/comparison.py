@@ -33,16 +33,16 @@ class Comparison:
     """The rows of a comparison, in the order of its cells, with its request.
 
     Attributes:
-        rows: One for each cell, the oracle's first.
+        rows: The rows, one for each cell, the oracle's first.
         named: The rows that must be possible and available, since the user named them.
         required: The rows that must be judged.
         parity: Whether parity was requested, so something must be judged.
-        interrupt: What ended it before its last row: Ctrl-C, or another signal, which it names.
+        interrupt: The interrupt that ended it before its last row: Ctrl-C, or another signal, which it names.
         repeats: The number of rounds that were requested.
-        reference: The row that the others are compared with; None if no row can be it.
+        reference: The row that the others are compared with; None if no row qualifies.
         directory: The directory of its runs.
-        allowed: The confounds in spite of which rows are ranked.
-        against: What holding it against an earlier comparison found, if that was asked for.
+        allowed: The confounds despite which rows are ranked.
+        against: How it differs from an earlier comparison, if that was requested.
     """
 
     rows: tuple[Row, ...]
@@ -73,7 +73,7 @@ class Comparison:
 
     @property
     def trained(self) -> list[MeasuredRow]:
-        """Those of them that a framework trained: without the oracle, which is not a strategy."""
+        """The measured rows without the oracle, which is not a strategy."""
         return [row for row in self.measured if row.result.is_trained]
 
     @functools.cached_property
@@ -88,16 +88,16 @@ class Comparison:
 
     @property
     def rounds(self) -> dict[str, Rounds]:
-        """The results of the rows that have any, one a round."""
+        """The results of the rows that have any, one for each round."""
         return {row.cell: row.results for row in self.rows if row.results}
 
     def conclude(self, allowed: frozenset[str], earlier: "Earlier | None" = None, bit_equal: bool = False) -> Self:
         """Ranks its rows, and compares them with an earlier comparison.
 
         Args:
-            allowed: The confounds in spite of which rows are ranked.
+            allowed: The confounds despite which rows are ranked.
             earlier: The earlier comparison, if any.
-            bit_equal: Whether its steps have to have the same bits as in the earlier one.
+            bit_equal: Whether its steps must equal those of the earlier one in every bit.
         """
         if earlier is None:
             return dataclasses.replace(self, allowed=allowed, against=None)
@@ -157,7 +157,7 @@ class Comparison:
 
         Raises:
             ConfigError: There is no such library.
-            Unavailable: It is not installed.
+            Unavailable: The library is not installed.
         """
         return frame(self.document("").rows, library)
 
@@ -175,12 +175,12 @@ class Comparison:
         """Returns the comparison as a document for any format.
 
         Args:
-            command: The line that repeats it.
+            command: The command that repeats it.
             wide: Whether the table for people shows every column.
         """
         cases = [row.case() for row in self.rows]
         cases += self.against.cases() if self.against else []
-        if self.interrupt or isinstance(self.failure, Unavailable):  # no row of it is wrong, and yet it does not pass
+        if self.interrupt or isinstance(self.failure, Unavailable):  # it did not pass, though no row is wrong
             cases.append(Case("the comparison", "error", self.exit_reason))
         return Document(
             name="samestep compare",
@@ -213,7 +213,7 @@ class Comparison:
         """Returns everything that a comparison prints.
 
         Args:
-            command: The line that repeats it; "" leaves it out.
+            command: The command that repeats it; "" leaves it out.
             wide: Whether its table shows every column.
         """
         return paragraphs(
@@ -230,7 +230,7 @@ class Comparison:
         )
 
     def _asked_beside(self) -> Iterator[str]:
-        """Yields how rows scale, and what an earlier comparison had."""
+        """Yields the text on scaling and the text on an earlier comparison, if they were requested."""
         if scaling := self.scaling:
             from samestep.experiments.printing.scaling_report import write_scaling
 

@@ -76,7 +76,7 @@ def write_file(path: Path, asked: ComparisonConfig) -> None:
 
 
 def settings(asked: ComparisonConfig) -> dict[str, object]:
-    """Returns everything that was given, by the names of the flags."""
+    """Returns everything that was given, keyed by the names of the flags."""
     parts = [
         ((*flags(ComparisonConfig), "vary"), asked),
         (SHARED, asked.base),
@@ -91,7 +91,7 @@ def _spread(name: str, value: object) -> object:
 
 
 def _bare(text: str) -> object:
-    """Returns a varied value as a number, if that reads back as the same text."""
+    """Returns a varied value as a number if TOML reads it as one, otherwise as text."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except ValueError:
@@ -110,7 +110,7 @@ def find_digests(given: Given) -> dict[str, str]:
         try:
             digests[file] = read_sha256(file)
         except Unreadable:
-            continue  # whoever needs it says so
+            continue  # what needs the file reports the error
     return digests
 
 
@@ -120,7 +120,7 @@ def check_code(path: Path, stored: Given, beside: Given) -> list[str]:
     Args:
         path: The file.
         stored: Its settings.
-        beside: The user's other settings; code that they name themselves replaces that of the file.
+        beside: The user's other settings, whose code replaces that of the file.
 
     Returns:
         A line for each file that is about to be run.

@@ -1,4 +1,4 @@
-"""The request of a comparison, by flags, by `compare.toml` or in Python, in the same form for all three."""
+"""The request of a comparison, in the same form whether it comes from flags, from `compare.toml` or from Python."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ SHARED = [
 MAX_REPEATS = 10_000
 """The most rounds: a day has 86,400 seconds, and the shortest run takes some tenths of one."""
 MAX_ROWS = MAX_VALUES
-"""The most cells of a comparison, and the most values that vary: each is a run, and is checked before the first one starts."""
+"""The most cells of a comparison, and the most values of a name: each is a run, and is checked before the first one starts."""
 Given = Mapping[str, object]
 """Name of a flag -> what was given: text, or lists and numbers from a file or from Python."""
 
@@ -30,8 +30,8 @@ class ComparisonConfig:
     """The request of a comparison. It is kept in the directory of the comparison, as `compare.toml`.
 
     Attributes:
-        vary: Name -> its values: each row that has the name is run with each value.
-        base: What all rows share.
+        vary: Name -> its values. Each row that has the name is run with each value.
+        base: The request that all rows share.
     """
 
     framework: str | None = flag(None, "compare only the strategies of this framework", choices=FRAMEWORKS_COMPARED)
@@ -67,8 +67,8 @@ def merge(first: Given, second: Given) -> Given:
     """Joins what was given in two places.
 
     Args:
-        first: What a file gives.
-        second: What the command line gives, which counts if both set a name.
+        first: The settings of a file.
+        second: The settings of the command line, which take precedence.
     """
     one, other = _spelled(first), _spelled(second)
     return {**one, **other, "vary": {**_axes(one), **_axes(other)}}
@@ -78,7 +78,7 @@ def describe(given: Given) -> ComparisonConfig:
     """Reads what was given for a comparison.
 
     Args:
-        given: The values by the names of the flags; `vary` maps names to values.
+        given: The values, keyed by the names of the flags; `vary` maps names to values.
 
     Raises:
         ConfigError: A value is wrong, or two contradict each other.
@@ -111,18 +111,18 @@ def check_bit_equal(bit_equal: bool, against: object) -> None:
     """Refuses to require equal bits without an earlier comparison.
 
     Args:
-        bit_equal: Whether bits have to be equal.
+        bit_equal: Whether equal bits are required.
         against: The earlier comparison; None if it was not given.
 
     Raises:
-        ConfigError: It was not given.
+        ConfigError: `against` is None although equal bits are required.
     """
     if bit_equal and against is None:
         raise ConfigError("--bit-equal compares with an earlier comparison; name it with --against DIRECTORY.")
 
 
 def _spelled(given: Given) -> dict[str, object]:
-    """Returns what was given, as the command line spells it: lists as text, and several numbers of devices as what varies."""
+    """Returns the settings as the command line spells them: lists as text, and several numbers of devices under `vary`."""
     values = {name: value if name == "vary" else _text(value) for name, value in given.items() if value is not None}
     if "," in str(values.get("devices", "")):
         axes = _axes(values)
@@ -139,7 +139,7 @@ def _text(value: object) -> object:
 
 
 def _axes(given: Given) -> dict[str, tuple[str, ...]]:
-    """Returns what varies, by name."""
+    """Returns the names that vary, with their values."""
     vary = given.get("vary", {})
     if not isinstance(vary, Mapping):
         raise ConfigError(f"vary is {vary!r}, not names with their values, as in microbatches = [2, 4].")

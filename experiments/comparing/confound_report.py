@@ -1,4 +1,4 @@
-"""The confound linter on the rows of a comparison: which rows may not be ranked, why, and what was allowed."""
+"""The confounds of the rows of a comparison: which rows may not be ranked, why, and what the user allowed."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -12,7 +12,7 @@ from samestep.experiments.printing.text import count, fill
 LEAST_RANKED = 2
 """The fewest rounds with which a table ranks rows."""
 _DIGITS = 8
-"""Of a digest, in messages."""
+"""The number of digits of a digest in messages."""
 _MACHINE = {"host": "host", "system": "system", "cpu": "CPU", "memory_bytes": "memory", "cores": "cores"}
 """Field of a result's machine -> its name in messages."""
 
@@ -26,7 +26,7 @@ def confounds(
         row: A row.
         other: The row to rank it against.
         labels: Their names in messages; by default their cells.
-        is_same_strategy: Whether both are runs of one strategy; what distorts both alike then does not count.
+        is_same_strategy: Whether both are runs of one strategy; a disturbance of both alike then does not count.
     """
     pairs = [
         (circumstances(one, labels[0]), circumstances(two, labels[1])) for one, two in zip(row, other, strict=False)
@@ -44,7 +44,7 @@ def find_stops(allowed: Collection[str]) -> Confounds:
 
 
 def explain_confounds(rows: Mapping[str, Rounds], reference: str | None, allowed: Collection[str]) -> str:
-    """Returns which rows are not ranked against the reference, and why, and which are ranked despite confounds; "" if none.
+    """Returns which rows are not ranked against the reference and why, and which are ranked despite confounds; "" if none.
 
     Args:
         rows: The rows by cell.
@@ -66,7 +66,7 @@ def explain_confounds(rows: Mapping[str, Rounds], reference: str | None, allowed
 
 
 def _list(found: Mapping[str, Sequence[Confound]]) -> list[str]:
-    """Returns a line for each confound, with the rows that it is about."""
+    """Returns a line for each confound, with the rows that it affects."""
     about: dict[str, dict[str, list[str]]] = {name: {} for name in CONFOUNDS}
     for row, every in found.items():
         for each in every:
@@ -102,7 +102,7 @@ def circumstances(result: RunResult, label: str = "") -> Circumstances:
 
 
 def _facts(result: RunResult) -> dict[str, dict[str, str]]:
-    """Returns what was asked for and what was recorded; what an older result lacks is left out."""
+    """Returns facts from the request and from the records of a run, without those that an older result lacks."""
     config, recorded = result.config, result.conditions
     state = sorted({row.optimizer_dtype for row in result.processes if row.optimizer_dtype})
     single = {
@@ -130,7 +130,7 @@ def _facts(result: RunResult) -> dict[str, dict[str, str]]:
 
 
 def _compute(result: RunResult) -> str:
-    """Returns the cores of a run, and its accelerators: two strategies on more of either are not equally matched."""
+    """Returns the cores and the accelerators of a run; two runs are only equally matched if both agree."""
     accelerators = sum("cpu" not in row.device.lower() for row in result.processes)
     return str(result.cores) + (f" with {count(accelerators, 'accelerator')}" if accelerators else "")
 

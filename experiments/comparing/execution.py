@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from samestep.common.runtime.parent.job_executor import JobExecutor
 
 Checked = Mapping[Cell, Ready | SamestepError]
-"""Cell -> what to run, or why it cannot be run."""
+"""Cell -> the run, or the error because of which it cannot be run."""
 
 
 def compare(
@@ -41,7 +41,7 @@ def compare(
         asked: The comparison.
         out: Its directory; by default a new one below `runs/`.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
-        executor: What starts each row as a job; this machine, unless given.
+        executor: Starts each row as a job of an engine; without it, rows run on this machine.
 
     Raises:
         SamestepError: The request is wrong; nothing was started.
@@ -52,7 +52,7 @@ def compare(
     directory = new_directory(name) if out is None else Path(out)
     refuse_taken(directory)
     for cell in plan.cells:
-        refuse_run(run_directory(directory, cell, 1))  # whose name may be too long
+        refuse_run(run_directory(directory, cell, 1))  # refuses a name that is too long as well
     with Launcher(executor=executor) as launcher:
         checked = _check(plan, launcher, quiet)
         if out is None:
@@ -92,9 +92,9 @@ def resume(directory: Path, given: Given, quiet: bool = False, executor: "JobExe
 
     Args:
         directory: The directory of the comparison.
-        given: Settings that it must have.
+        given: Settings, which must agree with those of the comparison.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
-        executor: What starts each row as a job; this machine, unless given.
+        executor: Starts each row as a job of an engine; without it, rows run on this machine.
 
     Raises:
         SamestepError: It is not a comparison, or a different one; nothing was started.
@@ -110,7 +110,7 @@ def resume(directory: Path, given: Given, quiet: bool = False, executor: "JobExe
         for cell, each in found.items():
             each.error = None
             for number, result in each.results.items():
-                if not isinstance(ready := checked[cell], SamestepError):  # defaults of the workload included
+                if not isinstance(ready := checked[cell], SamestepError):  # including defaults of the workload
                     refuse_other(run_directory(directory, cell, number), result, as_config(*ready))
         return _conduct(plan, checked, found, directory, launcher, quiet)
 
@@ -142,8 +142,8 @@ def _make(directory: Path) -> None:
 
 
 def _record(directory: Path, run: Path, why: SamestepError) -> None:
-    """Notes down why a cell cannot be run, where its first run would be."""
-    with contextlib.suppress(OSError):  # on a full disk it is printed only, and the row is missing when it is loaded
+    """Writes why a cell cannot be run into the directory of its first round."""
+    with contextlib.suppress(OSError):  # on a full disk it is only printed, and `load` finds no row
         make_place(run, directory)
         open_directory(run)
         write_error(run, "parent", why, first=False)
@@ -153,7 +153,7 @@ def _record(directory: Path, run: Path, why: SamestepError) -> None:
 
 
 def _check(plan: Plan, launcher: Launcher, quiet: bool) -> Checked:
-    """Checks every cell. The oracle must be possible, and of the cells that the user named at least one."""
+    """Checks every cell. The oracle must be possible, and so must at least one of the cells that the user named."""
     checked: dict[Cell, Ready | SamestepError] = {}
     notes, described = {}, {}
     for cell in plan.cells:
@@ -164,7 +164,7 @@ def _check(plan: Plan, launcher: Launcher, quiet: bool) -> Checked:
             notes[check_launch(run, launch, launcher.executor is None)] = None
             checked[cell] = run, launch
         except SamestepError as error:
-            # NumPy is always there, so if the oracle lacks something it is the data
+            # NumPy is always installed, so if the oracle lacks something, it is the data
             if cell.is_oracle:
                 raise
             checked[cell] = error
@@ -181,7 +181,7 @@ def _check(plan: Plan, launcher: Launcher, quiet: bool) -> Checked:
 
 
 def _refused(plan: Plan, checked: Checked) -> dict[Cell, ConfigError]:
-    """Returns the named cells that cannot be run as they were asked for, with the reasons.
+    """Returns the named cells that cannot be run as requested, with the reasons.
 
     Raises:
         ConfigError: No other named cell can be run, so the request is wrong as a whole.
@@ -194,9 +194,9 @@ def _refused(plan: Plan, checked: Checked) -> dict[Cell, ConfigError]:
 
 
 def _refuse_another(directory: Path, stored: ComparisonConfig, asked: ComparisonConfig) -> None:
-    """Refuses to go on with a comparison as if it were another one.
+    """Refuses to continue a comparison with other settings.
 
-    More rounds are refused as well: rounds that are added until a verdict appears make verdicts by chance.
+    More rounds are refused as well: adding rounds until a verdict appears produces verdicts by chance.
     """
     before, now = comparison_file.settings(stored), comparison_file.settings(asked)
     for name, was in before.items():

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def find_failure(found: "Comparison") -> SamestepError | None:
-    """Finds the error that a comparison ends with: missed parity, then failed rows, then rows that were missing or not judged.
+    """Finds the error that a comparison ends with: missed parity first, then failed rows, then missing or unjudged rows.
 
     Returns:
         The error, whose message is the sentence in the terminal and on the page; None if everything passed.
@@ -34,7 +34,7 @@ def find_failure(found: "Comparison") -> SamestepError | None:
 
 
 def headline(found: "Comparison") -> str:
-    """Returns how a comparison failed: its error, with the exit code if no row is at fault; "" if it passed."""
+    """Returns how a comparison failed: its error, and the exit code if no row is at fault; "" if it passed."""
     if not (reason := found.exit_reason):
         return ""
     blames_rows = not found.interrupt and isinstance(found.failure, ParityFailed | WorkerFailed)
@@ -54,7 +54,7 @@ def say_missing(found: "Comparison") -> str:
 
 
 def _say_failed(rows: list[Row]) -> str:
-    """Returns which rows failed, and why if it is one reason for all."""
+    """Returns which rows failed, with the reason if all have the same one."""
     reasons = {row.reason for row in rows}
     why = f": {one_line(reasons.pop())}" if len(reasons) == 1 else "."
     return f"{', '.join(row.cell for row in rows)} failed{why}"

@@ -1,4 +1,4 @@
-"""The cells of a comparison: those that were named, each with every value of what varies; and the request of each."""
+"""The cells of a comparison: the named ones, each with every value that varies; and the request of each cell."""
 
 import dataclasses
 import itertools
@@ -19,7 +19,7 @@ from samestep.experiments.comparing import comparison_file
 from samestep.experiments.comparing.comparison_request import MAX_ROWS, ComparisonConfig, every_cell
 
 _ELSEWHERE = ("out", "described")
-"""The fields of a request that say where its files are, which may have been moved."""
+"""The fields of a request that hold paths, which may have changed since."""
 _FILLED_IN = ("devices", "mesh", "steps", "batch_size", "optimizer", "learning_rate", "decay_steps")
 """The fields that are taken from the workload, or from another field, if they were not given."""
 
@@ -85,14 +85,14 @@ def _check_count(rows: int) -> None:
 
 
 def expand(cell: Cell, vary: Mapping[str, tuple[str, ...]], base: RunConfig) -> list[Cell]:
-    """Returns the cell with each value of what varies and applies to it; the cell alone if nothing does.
+    """Returns the cell with each value of the varied names that apply to it; the cell alone if none applies.
 
     What a cell sets itself does not vary.
 
     Args:
-        cell: As it was named.
+        cell: The cell as the user named it.
         vary: Name -> its values.
-        base: What all rows share.
+        base: The request that all rows share.
     """
     axes = {name: values for name, values in vary.items() if cell.can_set(name, base)}
     _check_count(math.prod(map(len, axes.values())))
@@ -100,7 +100,7 @@ def expand(cell: Cell, vary: Mapping[str, tuple[str, ...]], base: RunConfig) -> 
 
 
 def _scale(cells: Sequence[Cell], asked: ComparisonConfig) -> list[Cell]:
-    """Returns the cells with a batch that grows with their devices."""
+    """Returns the cells, each with a batch in proportion to its devices."""
     from samestep.common.workload.table import resolve  # here: --help imports no NumPy
 
     batch = asked.base.batch_size or resolve(asked.base.workload, asked.base.data).batch_size
@@ -110,7 +110,7 @@ def _scale(cells: Sequence[Cell], asked: ComparisonConfig) -> list[Cell]:
 
 
 def _check_weak(asked: ComparisonConfig, cells: Sequence[Cell]) -> None:
-    """Refuses weak scaling of one number of devices, and of rows whose batch is given."""
+    """Refuses weak scaling with a single number of devices, or of rows with their own batch size."""
     devices = asked.vary.get("devices", ())
     if len(devices) < 2 or not all(number.isdecimal() and int(number) for number in devices):
         given = f"; --devices {','.join(devices)} is none" if devices else ""
@@ -125,7 +125,7 @@ def _check_weak(asked: ComparisonConfig, cells: Sequence[Cell]) -> None:
 
 
 def _check_names(asked: ComparisonConfig, cells: Sequence[Cell]) -> None:
-    """Refuses to vary what no cell has."""
+    """Refuses to vary a name that no cell has."""
     for name in asked.vary:
         if any(cell.can_set(name, asked.base) for cell in cells):
             continue
@@ -142,7 +142,7 @@ def _check_names(asked: ComparisonConfig, cells: Sequence[Cell]) -> None:
 
 
 def request_of(cell: Cell, plan: Plan) -> RunConfig:
-    """Makes the request of a cell: strategies of one device get one, and those that were not named get a dtype that they support.
+    """Makes the request of a cell. Strategies for one device get one, and those that were not named get a dtype they support.
 
     Args:
         cell: The cell of the comparison.
@@ -174,7 +174,7 @@ def refuse_other(run: Path, result: RunResult, wanted: RunConfig) -> None:
         wanted: The request of the cell, its defaults filled in or not.
 
     Raises:
-        ConfigError: It is of another request; the message says in what it differs.
+        ConfigError: The result belongs to another request; the message names the difference.
     """
     for name, there, asked in _differences(result.config, wanted):
         raise ConfigError(
@@ -184,7 +184,7 @@ def refuse_other(run: Path, result: RunResult, wanted: RunConfig) -> None:
 
 
 def _differences(config: RunConfig, wanted: RunConfig) -> Iterator[tuple[str, object, object]]:
-    """Yields the fields in which a complete request is not the one that is wanted, each with both values."""
+    """Yields the fields in which a complete request differs from the wanted one, each with both values."""
     mine, theirs = _plain(config), _plain(wanted)
     for name, asked in theirs.items():
         is_open = asked is None and name in _FILLED_IN
@@ -194,7 +194,7 @@ def _differences(config: RunConfig, wanted: RunConfig) -> Iterator[tuple[str, ob
 
 
 def _plain(config: RunConfig) -> Mapping[str, object]:
-    """Returns all that a request sets, by name; a mesh however its axes are ordered."""
+    """Returns all that a request sets, by name; the axes of a mesh are sorted."""
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     mesh = None if config.mesh is None else str(Mesh(tuple(sorted(Mesh.parse(config.mesh).axes))))
     nested = {**config.options, **dataclasses.asdict(config.techniques)}

@@ -1,4 +1,4 @@
-"""The quantities that results are compared by. Each is defined here, once, for every table, page, format and tracker."""
+"""The quantities by which results are compared. Each is defined once, here, for every table, page, format and tracker."""
 
 from samestep.common.ledger import STATE_OF_A_DEVICE
 from samestep.common.runtime.records import RunResult
@@ -28,7 +28,7 @@ def _percentiles(row: MeasuredRow) -> str:
 
 
 def same_step(result: RunResult) -> str:
-    """Returns whether a run took the same step, in a word, with the number of steps that were judged, if not all."""
+    """Returns in a word whether a run took the same step, with the number of judged steps if not all were judged."""
     if result.parity.passed is None:
         from samestep.experiments.comparing.row import status_of  # here: most runs are judged
 
@@ -140,7 +140,7 @@ STEP_PARTS = tuple(
     )
     for part, (name, meaning) in zip(PARTS, _PARTS.items(), strict=True)
 )
-"""How the seconds of the median step are spent; together they are that step."""
+"""The parts of the median step, in seconds; their sum is that step."""
 NO_PARTS = "nobody measured the parts of its step"
 QUANTITIES = (
     SAME_STEP,
@@ -214,4 +214,4 @@ QUANTITIES = (
     ),
     *STEP_PARTS,
 )
-"""In the order in which tables and the page show them."""
+"""All quantities, in the order of tables and the page."""

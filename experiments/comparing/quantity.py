@@ -23,19 +23,19 @@ class Quantity:
         name: Its name in tables, without its unit; also the name of a missed prediction.
         title: Its name on the page; "" if the page does not show it.
         unit: "bytes", "s", or "" if the name says it.
-        meaning: One clause on what it is; "" if the name says it.
+        meaning: A clause that explains it; "" if the name does.
         key: Its name for programs, as in `--format csv`.
         tracked_as: Its name in experiment trackers; "" if they do not get it.
         in_ledger: Returns its value in a measured or predicted ledger, None if it was not counted; None if no ledger has it.
         of_row: Returns its value for a row, if no ledger has it; None if it was not measured.
-        write: How it is written for people; bytes are written as such.
+        write: Writes it for people, unless the unit is bytes.
         is_lower_bound: Whether something was not counted in a run, so its value is at least what was measured.
         better: Which direction is better: "more", "less", or "" if neither is.
         in_terminal: Whether tables in a terminal have a column of it.
         is_often_shared: Whether nearly all rows tend to have it in common, so the caption says it once.
-        is_of_a_step: Whether a run that only compiled a step has none.
+        is_of_a_step: Whether it belongs to a step, so a run that only compiled one has no value.
         is_always_measured: Whether tables have its column even if no row has a value.
-        drop_priority: In a table that is too wide, columns with a high priority are left out first; 0 stays.
+        drop_priority: In a table that is too wide, columns with a high priority are left out first; 0 is never left out.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Quantity:
         return self.in_ledger(result.predicted) if self.in_ledger else None
 
     def value(self, row: MeasuredRow) -> Scalar:
-        """Returns its value for a row; None for a run that only compiled a step, if it is of a step."""
+        """Returns its value for a row; None if it belongs to a step and the run only compiled one."""
         return None if self.is_of_a_step and row.result.compiled else self.measured(row)
 
     def text(self, row: MeasuredRow, unit: str = "") -> str:
@@ -85,7 +85,7 @@ class Quantity:
     def miss(self, result: RunResult) -> str:
         """Returns how far the measurement is from a prediction that misses; "" if the prediction holds, or there is none.
 
-        If a process did not count something, that may be what is missing, so only a measurement that is too large is a miss.
+        If a process could not count something, the measurement may be too small, so only one that is too large is a miss.
         """
         if self.in_ledger is None or result.compiled or not result.processes:
             return ""

@@ -1,4 +1,4 @@
-"""Measures the rows of a comparison in rounds: one run after the other, each by fresh processes of a warm fork server."""
+"""Measures the rows of a comparison in rounds: one run after the other, each in fresh processes of a warm fork server."""
 
 import contextlib
 import dataclasses
@@ -32,7 +32,7 @@ def measure(
     launcher: Launcher,
     quiet: bool,
 ) -> KeyboardInterrupt | None:
-    """Runs every cell once in each round, unless that was done before, and adds the results.
+    """Runs every cell once in each round, except for runs that have a result, and adds the results.
 
     A cell that fails or misses parity runs no further round.
 
@@ -45,7 +45,7 @@ def measure(
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
 
     Returns:
-        What ended it early, if anything did.
+        The interrupt that ended it early; None if none did.
     """
     rounds = [
         (cell, number) for number in range(1, plan.asked.repeats + 1) for cell in ready if number <= plan.rounds(cell)
@@ -66,7 +66,7 @@ def measure(
                 seconds = _take(
                     launcher, directory, (run, launch), found[cell], number, begin(run, label) if begin else None
                 )
-                timetable.finish(None if cell.is_oracle else seconds)  # which says nothing about the others
+                timetable.finish(None if cell.is_oracle else seconds)  # its time says nothing about others
                 tell("; ".join(filter(None, (f"{label}: {seconds:.1f} s", timetable.describe()))), quiet)
     except KeyboardInterrupt as interrupt:
         return interrupt
@@ -74,7 +74,7 @@ def measure(
 
 
 def _warm(launcher: Launcher, todo: list[Ready], quiet: bool) -> None:
-    """Imports what the runs need, so that none of them is timed beside an import."""
+    """Imports the frameworks of the runs beforehand, so no run is timed during an import."""
     frameworks = dict.fromkeys(run.framework for run, _ in todo)
     if frameworks and launcher.executor is None:
         tell(f"Importing {', '.join(require(framework) for framework in frameworks)} ...", quiet)
@@ -85,31 +85,31 @@ def _warm(launcher: Launcher, todo: list[Ready], quiet: bool) -> None:
 def _take(
     launcher: Launcher, comparison: Path, ready: Ready, found: Found, number: int, progress: Progress | None
 ) -> float:
-    """Does one run and adds what it left; returns its seconds."""
+    """Does one run and adds its result or error; returns its seconds."""
     started, (run, launch) = time.time(), ready
     directory = Path(launch.out or "")
     try:
         make_place(directory, comparison)
-        discard(directory)  # what was interrupted there is measured anew
+        discard(directory)  # an interrupted run is measured again
         found.results[number] = launcher.run(run, launch, progress, started)
     except (SamestepError, OSError) as error:
         found.error = _as_failure(directory, error)
     except KeyboardInterrupt:
         with contextlib.suppress(OSError):  # on a full disk
             if directory.exists():
-                reserve_error(directory)  # it did not fail: it was cut off
+                reserve_error(directory)  # it was interrupted, which is not a failure
         raise
     found.seconds.append(time.time() - started)
     return found.seconds[-1]
 
 
 def _as_failure(directory: Path, error: SamestepError | OSError) -> SamestepError:
-    """Makes a failure of what refused a run that had begun: its request was checked before, so it is a disk or a file."""
+    """Turns the refusal of a run that had begun into a failure: its request was checked before, so it is a disk or a file."""
     if not isinstance(error, ConfigError | OSError):
         return error
     failure = WorkerFailed(str(error))
     role, _ = read_error(directory) or ("parent", None)
-    write_error(directory, role, failure, first=False)  # `load` has to find what was printed
+    write_error(directory, role, failure, first=False)  # so `load` finds the printed reason
     return failure
 
 

@@ -31,8 +31,8 @@ class Row:
             otherwise.
         results: The results of its runs, one for each round, in order; none unless all of them trained. The oracle
             runs once, and a row that missed parity runs no further round.
-        seconds: How long its runs took, including their judgement.
-        number: The number of the row among those of one configuration, if runs without a result have rows of their own.
+        seconds: The seconds that its runs took, including judging them.
+        number: The number of the row among those of one configuration, where runs without a result have their own rows.
     """
 
     configuration: Cell
@@ -67,7 +67,7 @@ class Row:
         return cls(cell, status_of(result), result.parity.reason, results, seconds)
 
     def case(self) -> "Case":
-        """Returns the row as a test case: missed parity is a failure, a failed run an error; an unjudged one is skipped."""
+        """Returns the row as a test case: missed parity is a failure, a failed run an error, an unjudged one skipped."""
         from samestep.experiments.printing.formats import Case
 
         outcomes: Mapping[str, Outcome] = {SAME: "passed", MISSED: "failure", FAILED: "error"}
@@ -81,7 +81,7 @@ class Row:
 
     @property
     def attribution(self) -> Attribution:
-        """The reason, with what missed parity blames in the user's model."""
+        """The reason, and what in the user's model is blamed for missed parity."""
         return Attribution(self.reason, self.result.parity.blame if self.status == MISSED and self.result else "")
 
     @property
@@ -114,7 +114,7 @@ def say_status(cells: Sequence[str], status: str, cause: Attribution) -> str:
     """
     if status == MISSED:
         from samestep.common.judging.conclusion import (
-            explain_missed,  # here: the tables of a run that passed do without
+            explain_missed,  # here: the tables of a run that passed do not need it
         )
 
         return explain_missed(cells, cause)

@@ -1,4 +1,4 @@
-"""How rows scale with their number of devices: speed-up, efficiency, what stays serial, and what the textbook says."""
+"""How rows scale with their number of devices: speed-up, efficiency, serial share, and the textbook's speed-up."""
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +15,7 @@ from samestep.experiments.comparing.speeds import Rounds, compare_rounds, exampl
 from samestep.experiments.printing.text import marked
 
 EXPECTED = {"strong": ("cores",), "weak": ("cores", "batch", "order")}
-"""The confounds that differ by intention between two numbers of devices."""
+"""The confounds that are meant to differ between two numbers of devices."""
 DATA_PARALLEL = ("data", "shard")
 """The axes along which devices split a batch, to which the textbooks' speed-up of data parallelism applies."""
 
@@ -29,12 +29,12 @@ class ScalingPoint:
         batch_size: The GLOBAL batch size.
         cores: The number of cores that they share.
         rate: Examples per second, the median over the rounds; None if nothing was timed.
-        speedup: The speed-up over the fewest devices, round by round; None for those themselves, and if confounds prevent it.
-        confounds: What prevents it.
+        speedup: The speed-up over the fewest devices, round by round; None for the fewest, and if confounds prevent it.
+        confounds: The confounds that prevent a speed-up.
         communication: The share of a step in which gradients are in flight; None if the strategy does not measure it.
-        exposed: The share in which nothing else happens meanwhile.
-        textbook: The speed-up that textbooks give.
-        by_host: What each host sends and receives in a step; empty if there is one host.
+        exposed: The share of a step in which gradients are in flight outside of the backward pass.
+        textbook: The speed-up by the formulas of textbooks.
+        by_host: The bytes that each host sends and receives in a step; empty if there is one host.
     """
 
     devices: int
@@ -76,10 +76,10 @@ class Scaling:
         return marked(self.cell, self.emulation)
 
     def efficiency(self, point: ScalingPoint) -> float | None:
-        """Returns the speed-up divided by the factor of devices.
+        """Returns the speed-up divided by the factor by which the number of devices grew.
 
         Args:
-            point: The point of this row.
+            point: A point of this row.
         """
         return point.speedup.ratio * self.points[0].devices / point.devices if point.speedup else None
 
@@ -88,7 +88,7 @@ def find_scaling(rows: Iterable[Row], allowed: Collection[str]) -> tuple[Scaling
     """Finds the rows that differ only in their number of devices, and in their batch if it grows in proportion.
 
     Args:
-        rows: Those that have results.
+        rows: The rows that have results.
         allowed: The confounds that the user allowed.
     """
     families: dict[Cell, dict[tuple[int, int], Rounds]] = {}
@@ -152,7 +152,7 @@ def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], base
 
 
 def _communication(result: RunResult) -> tuple[float | None, float | None]:
-    """Returns the share of a step in which gradients are in flight, and in which nothing else goes on: the mean over ranks."""
+    """Returns two shares of a step, as means over ranks: gradients in flight, and those that do not overlap the backward pass."""
     measured = [row.measures for row in result.processes if "communication_seconds" in row.measures]
     if not measured or not result.step_seconds_median or result.config.devices == 1:
         return None, None

@@ -20,7 +20,7 @@ from samestep.experiments.printing.text import count, fill, marked
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 REFERENCE = "reference"
 Rounds = Sequence[RunResult]
-"""The results of one row, one a round."""
+"""The results of one row, one for each round."""
 Confounds = Callable[[Rounds, Rounds], Sequence[str]]
 """Returns the confounds because of which the speeds of two rows cannot be ranked."""
 
@@ -30,11 +30,11 @@ class Speed:
     """How fast a row is.
 
     Attributes:
-        prediction: The prediction of its examples per second; None if it timed none.
+        prediction: The prediction of its examples per second; None if nothing was timed.
         step_seconds: The percentiles over the steps of all rounds: "p50", "p95" and "p99"; None if there are too few steps.
-        is_reference: Whether the others are compared with it.
-        against: How it differs from the reference; None for the reference, without one, and for a row that is confounded.
-        confounds: What prevents a verdict.
+        is_reference: Whether the other rows are compared with this one.
+        against: How it differs from the reference; None for the reference itself, without one, and for a confounded row.
+        confounds: The confounds that prevent a verdict.
     """
 
     prediction: PredictedSpeed | None
@@ -58,20 +58,20 @@ class Speed:
 
 
 def spell_confounds(names: Sequence[str]) -> str:
-    """Returns what prevents a ranking, in place of a verdict: the first of some confounds, and how many more there are."""
+    """Returns what stands in place of a verdict: the first of the confounds, and how many more there are."""
     first, *more = names
     return f"({first} +{len(more)})" if more else f"({first})"
 
 
 def spell_ratio(ratio: float) -> str:
-    """Returns a ratio of two speeds: 1.12x."""
+    """Returns a ratio of two speeds as text, as in 1.12x."""
     if ratio < 0.1:
         return f"{ratio:.2g}x"
     return f"{ratio:.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}x"
 
 
 def examples_per_second(rounds: Rounds) -> list[float | None]:
-    """Returns the median of each run's windows; None where it timed none."""
+    """Returns the median over the windows of each run; None for a run that timed none."""
     return [result.examples_per_second.median if result.examples_per_second else None for result in rounds]
 
 
@@ -108,7 +108,7 @@ class MeasuredRow:
 
 
 def devices(result: RunResult) -> str:
-    """Returns the number of devices of a run, and that of cores if devices share them and their speed is meaningless."""
+    """Returns the number of devices of a run, and the number of cores if devices share them, which makes speeds meaningless."""
     number = str(result.config.devices or 1)
     return f"{number} on {count(result.cores, 'core')}" if share_cores(result) else number
 
@@ -124,8 +124,8 @@ def judge_rows(
 ) -> dict[str, Speed]:
     """Returns the speed of every row, judged against that of the reference row if there are rounds.
 
-    The oracle is never judged, since it runs once and shows what a step is, not how fast it can be. Nor are rows that took
-    another step.
+    The oracle is not judged, since it runs once and shows the right step, not a fast one. Rows that missed parity are not
+    judged either.
 
     Args:
         rows: The rows by name, each with at least one round.
@@ -152,16 +152,16 @@ def _may_be_judged(rounds: Rounds) -> bool:
 
 
 def compare_rounds(pairs: Mapping[Key, tuple[Rounds, Rounds]]) -> dict[Key, Difference]:
-    """Judges pairs of rows together, over the rounds that both of a pair have.
+    """Judges all pairs of rows together, each over the rounds that both of its rows have.
 
     Args:
-        pairs: The pairs by name: a row, and what it is compared with.
+        pairs: Name -> a row, and the row that it is compared with.
     """
     return compare_speeds({name: (examples_per_second(a), examples_per_second(b)) for name, (a, b) in pairs.items()})
 
 
 def speed_figures(speed: Speed | None) -> dict[str, Scalar]:
-    """Returns the columns of a row's speed for programs: plain numbers and words, each None where there is none."""
+    """Returns the columns of a row's speed for programs: plain numbers and words, or None."""
     parts = {
         "speed": (PredictedSpeed, speed and speed.prediction),
         "against_reference": (Difference, speed and speed.against),
@@ -176,7 +176,7 @@ def speed_figures(speed: Speed | None) -> dict[str, Scalar]:
 
 
 def unseparated(rows: Mapping[str, Speed], reference: str | None) -> str:
-    """Returns what would have separated the rows that are not separated, one line for each; "" if there are none.
+    """Returns what would separate each row that is not separated from the reference, one line a row; "" if there are none.
 
     Args:
         rows: The rows by name.
@@ -189,7 +189,7 @@ def unseparated(rows: Mapping[str, Speed], reference: str | None) -> str:
 
 
 def _what_it_takes(difference: Difference) -> str:
-    """Returns what was seen, what would have been found, and the rounds that would find what was seen."""
+    """Returns the observed difference, the smallest detectable one, and the rounds that would detect the observed one."""
     found, seen = difference.detectable or 1.0, spell_ratio(difference.ratio)
     interval = f"[{spell_ratio(difference.low or 0)}..{spell_ratio(difference.high or 0)}]"
     rounds = f"{difference.rounds_needed:,}" if difference.rounds_needed else "more than 1,000"

@@ -25,7 +25,7 @@ def run_directory(directory: Path, cell: Cell, number: int) -> Path:
 
     Args:
         directory: The directory of the comparison.
-        cell: What is run.
+        cell: The cell that is run.
         number: The number of the round, from 1; the oracle runs in none.
     """
     own = directory / urllib.parse.quote(str(cell).replace(":", "-", 1), safe="+=,")
@@ -49,8 +49,8 @@ class Found:
 
     Attributes:
         results: The results by the number of the round, from 1.
-        error: What ended a round, or kept the cell from being run.
-        seconds: How long each run took, including its judgement.
+        error: The error that ended a round, or kept the cell from being run.
+        seconds: The seconds that each run took, including judging it.
     """
 
     results: dict[int, RunResult] = dataclasses.field(default_factory=dict)
@@ -63,7 +63,7 @@ class Found:
         return self.error is not None or any(each.parity.passed is False for each in self.results.values())
 
     def row(self, cell: Cell) -> Row:
-        """Makes the row of the cell; its rounds count up to the first that is missing."""
+        """Makes the row of the cell, with its rounds up to the first missing one."""
         numbers = itertools.takewhile(lambda number: number in self.results, itertools.count(1))
         results, seconds = [self.results[number] for number in numbers], sum(self.seconds)
         if self.error is not None:
@@ -76,8 +76,8 @@ def load(directory: Path, damaged: list[tuple[Path, str]] | None = None) -> Comp
     """Reads a comparison from its directory, as far as it got.
 
     Args:
-        directory: As it was given with `--out`.
-        damaged: As for `find`.
+        directory: The directory that was given with `--out`.
+        damaged: As in `find`.
 
     Raises:
         ConfigError: It holds no comparison, or one of its files is damaged.
@@ -106,10 +106,10 @@ def compose(
     """Makes a comparison from the results.
 
     Args:
-        plan: Its plan.
-        directory: Where it is.
-        found: What was found of each cell.
-        interrupt: What ended it early.
+        plan: The plan of the comparison.
+        directory: The directory of the comparison.
+        found: The results so far of each cell.
+        interrupt: The interrupt that ended it early.
     """
     rows = tuple(found[cell].row(cell) for cell in plan.cells)
     trained = (row.cell for row in rows if row.result and row.result.is_trained)
@@ -132,8 +132,8 @@ def find(directory: Path, cell: Cell, plan: Plan, damaged: list[tuple[Path, str]
         directory: The directory of the comparison.
         cell: A cell of it.
         plan: Its plan.
-        damaged: Takes the directories of results that are damaged or not of this cell, with what is wrong; their cell then
-            failed.
+        damaged: Receives the directories of results that are damaged or belong to another cell, with what is wrong; their
+            cell then counts as failed.
 
     Raises:
         ConfigError: There is such a result, and `damaged` was not given.
@@ -161,6 +161,6 @@ def find(directory: Path, cell: Cell, plan: Plan, damaged: list[tuple[Path, str]
 
 
 def _took_seconds(run: Path) -> float:
-    """Returns how long a finished run took: from its first file to its last; 0 of a result that lies alone."""
+    """Returns the seconds of a finished run, from its first file to its last; 0 for a result without the other files."""
     first, last = run / "config.json", run / "result.json"
     return max(0.0, last.stat().st_mtime - first.stat().st_mtime) if first.exists() else 0.0

@@ -17,10 +17,10 @@ WORKLOAD = "prose-gpt+layers=2+width=128+heads=4+context=64"
 STEPS, BATCH_SIZE, ROUNDS = 20, 32, 2
 """The number of rounds: two show whether a run repeats bit for bit."""
 TIMEOUT_SECONDS = 15
-"""How long a row may make no progress, and ten times that in its first step, before it is ended; the other rows still run."""
+"""How long a row may make no progress before it is ended; its first step may take ten times as long. Other rows still run."""
 PAIR = 2
 ASKED_SECONDS = 120
-"""The timeout, most of which is for an import from a cold disk."""
+"""The timeout for asking a framework, most of which is for an import from a cold disk."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Gpu:
 
     @property
     def machine(self) -> Machine | None:
-        """The machine with such GPUs among those that samestep knows: its name occurs in the GPU's, and its memory is nearest."""
+        """The known machine with such GPUs: its name occurs in that of the GPU, and its memory is nearest."""
         words = self.name.lower().replace("-", " ").split()
         known = [load_machine(name) for name in machines() if name.partition("-")[0] in words]
         return min(known, key=lambda each: abs(each.memory_bytes - self.memory_bytes), default=None)
 
 
 def find_gpus() -> dict[str, tuple[Gpu, ...]]:
-    """Asks every installed framework in parallel; those that are not installed are left out.
+    """Asks all installed frameworks in parallel which GPUs they see; frameworks that are not installed are left out.
 
     Raises:
         WorkerFailed: A framework cannot be imported.
@@ -89,7 +89,7 @@ def list_checks(found: Mapping[str, Sequence[Gpu]]) -> list[Cell]:
 
 
 def _sizes(row: StrategyInfo) -> str:
-    """Returns the sizes of a model that a row can cut, where not every one has what it cuts."""
+    """Returns the additional sizes of a model that a row can cut, since not every model has experts."""
     return "+experts=4" if any("stacked" in AXES[axis].cuts for axis in row.axes[:1]) else ""
 
 

@@ -26,7 +26,7 @@ class Check:
 
     Attributes:
         row: The row of the comparison, which has a result.
-        gpu: The GPU that it was meant for.
+        gpu: The GPU that it was requested for.
     """
 
     row: Row
@@ -40,7 +40,7 @@ class Check:
 
     @property
     def is_on_gpu(self) -> bool:
-        """Whether every device of it was a GPU."""
+        """Whether all its devices were GPUs."""
         return all("cpu" not in each.device.lower() for each in self.result.processes)
 
     @property
@@ -58,16 +58,16 @@ class Check:
 
     @property
     def predicted_peak_bytes(self) -> int | None:
-        """The prediction: all classes of memory at their peaks at once. Gradients of activations are not included.
+        """The predicted peak: all classes of memory at their peaks at once, without gradients of activations.
 
-        None where the activations of a device are not predicted.
+        None if the activations of a device are not predicted.
         """
         ledger = self.result.predicted
         return None if ledger.activations_bytes is None else max(map(needed_bytes, ledger.footprints))
 
     @property
     def advised_seconds(self) -> float | None:
-        """The step's seconds by `samestep advise`, for two bytes; None if it does not know the GPU or rank the strategy."""
+        """The seconds of a two-byte step by `samestep advise`; None if it does not know the GPU or rank the strategy."""
         machine, run = self.gpu.machine, parse(self.result.config)
         candidate = candidate_of(run, max(map(needed_bytes, self.result.predicted.footprints)))
         if machine is None or candidate is None or run.product_bytes == run.item_bytes:
@@ -76,7 +76,7 @@ class Check:
 
 
 def _beside_prediction(quantity: Quantity) -> Callable[[Check], str]:
-    """Makes what writes a quantity of a check with what was predicted of it."""
+    """Returns a function that writes a quantity of a check with its prediction."""
 
     def write(check: Check) -> str:
         measured = quantity.text(MeasuredRow.of(check.result))

@@ -99,7 +99,7 @@ def _row(grid: Grid, cell: Cell, measured: tuple[str, dict[str, object]] | None)
 
 
 def _own_model(grid: Grid, cell: Cell) -> str:
-    """Returns what is said of a row that trains another model than the others; "" of the others."""
+    """Returns a remark on a row that trains another model than the other rows; "" for the other rows."""
     if request_of(grid.base, cell).workload == cell.apply_to(grid.base).workload:
         return ""
     cut = f"Its model has {EXPERTS} experts in each block, which it cuts."
@@ -107,7 +107,7 @@ def _own_model(grid: Grid, cell: Cell) -> str:
 
 
 def _in_paragraphs(cell: Cell) -> list[str]:
-    """Returns what a strategy's own file says of it: what it is, what is replicated, split and sent, and when to use it."""
+    """Returns the paragraphs of a strategy's docstring: what it is, what is replicated, split and sent, and when to use it."""
     source = read_text(mirror_folder(cell.framework) / "strategies" / f"{cell.strategy}.py")
     told = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")
     parts = (line for part in told for line in re.split(_PARAGRAPH, part))

@@ -35,7 +35,7 @@ class Grid:
     """The settings that the page offers.
 
     Attributes:
-        base: What is trained, apart from strategy, devices and width.
+        base: The request, apart from strategy, devices and width.
         devices: The numbers of devices.
         widths: The widths of the model; empty if it has no such size.
         rows: The strategies that can be chosen.
@@ -51,7 +51,7 @@ def grid_of(base: RunConfig, cells: Sequence[Cell], devices: Sequence[int] = ())
     """Returns the devices, widths and strategies among which a reader of the page can choose.
 
     Args:
-        base: What is trained, apart from strategy and devices.
+        base: The request, apart from strategy and devices.
         cells: The requested cells; those with settings are added to the catalogue.
         devices: Numbers of devices that have to be included.
     """
@@ -73,7 +73,7 @@ def request_of(base: RunConfig, cell: Cell) -> RunConfig:
     """Returns the request of a strategy, whose model gets experts if the strategy cuts them.
 
     Args:
-        base: What is trained, apart from the strategy.
+        base: The request, apart from the strategy.
         cell: The row.
 
     Raises:
@@ -118,10 +118,10 @@ def request(grid: Grid, cell: Cell, devices: int, width: int | None) -> RunConfi
 
 
 def _mesh(info: StrategyInfo, devices: int) -> str:
-    """Returns the mesh of so many devices on which a row shows what it is for.
+    """Returns the mesh of a number of devices that shows best what a row is for.
 
-    It lies along the first axis of the row that its counterpart has as well, so that both do the same. A row that cuts a model
-    both between its layers and inside them does so first, and takes other examples with what is left.
+    It uses the first axis that the row shares with its counterpart, so both do the same. A row that can cut a model both
+    between its layers and inside them does so first, and splits the batch over the remaining devices.
     """
     shared = Cell.parse(info.counterpart).info.axes if info.counterpart else ()
     cuts = {name: AXES[name].cuts[:1] for name in info.axes}
@@ -146,7 +146,7 @@ def predict(grid: Grid, cell: Cell, devices: int, width: int | None) -> Predicti
 
 
 def predicted(grid: Grid, cell: Cell) -> Iterator[tuple[str, dict[str, object] | str]]:
-    """Yields the key of each point of the grid with the step of a strategy, or with why the strategy cannot take it.
+    """Yields the key of each point of the grid, with the step of a strategy or the reason why it cannot take the request.
 
     Args:
         grid: The grid.
@@ -164,7 +164,7 @@ def predicted(grid: Grid, cell: Cell) -> Iterator[tuple[str, dict[str, object] |
 
 
 def key_of(devices: int, width: int | None) -> str:
-    """Returns the name of a point of the grid.
+    """Returns the key of a point of the grid.
 
     Args:
         devices: The number of devices.

@@ -49,8 +49,8 @@ class PlayedRun:
     Attributes:
         path: Its directory.
         cell: Its cell, with options that are not the defaults.
-        run: What was trained.
-        result: What came of it.
+        run: The checked request.
+        result: The result.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class PlayedRun:
     result: RunResult
 
     def measured(self, width: int | None) -> Measured:
-        """Returns its step, and the point of the grid at which it was taken.
+        """Returns the point of the grid at which it was run, and its step.
 
         Args:
             width: The width of its model, if it has one.
@@ -74,7 +74,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[PlayedRun], RunConfig]:
         paths: Their directories.
 
     Returns:
-        The runs, and what they trained, apart from strategy and devices.
+        The runs, and their request, apart from strategy and devices.
 
     Raises:
         ConfigError: A run cannot be read or has no step, or two runs trained different things.

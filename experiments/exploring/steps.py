@@ -1,6 +1,6 @@
 """A step as the page plays it, measured or predicted: what each device holds, and which shards move along which links.
 
-A sentence says of each exchange what happens in it, and why.
+Each exchange has a sentence on what happens in it, and why.
 """
 
 import dataclasses
@@ -31,13 +31,13 @@ BEGINNING: Mapping[str, str] = {
 """Phase -> what devices compute in it."""
 NOTHING_SENT = "Nothing is sent."
 _SENTENCES: Mapping[str, Mapping[str, Mapping[str, str]]] = read_toml(Path(__file__).with_name("sentences.toml"))  # pyrefly: ignore
-"""What the axis of an exchange cuts, or "plain" -> phase -> operation -> the sentence."""
+"""The dimension that the axis of an exchange cuts, or "plain" -> phase -> operation -> the sentence."""
 MOST_MOVES = 24
 """The most exchanges of a step that are played one by one; in a step with more, equal ones are played together."""
 _EVEN = 0.02
-"""How far a part may be from 1/n of the whole and still be called one of n, since shards are padded."""
+"""The relative deviation from 1/n of the whole up to which a part is still called one of n, since shards are padded."""
 MANY = 10_000
-"""A number larger than that of the messages of a stage in a phase, and of stages."""
+"""More than the number of stages, and than the number of messages of a stage in a phase."""
 Link = tuple[int, int]
 """The places of a sending and of a receiving device."""
 
@@ -46,9 +46,9 @@ def played(run: Run, rows: "Sequence[PredictedDevice] | Sequence[DeviceRow]", se
     """Returns a step as values for JSON.
 
     Args:
-        run: What is trained.
+        run: The run.
         rows: Its devices, with what they hold and send.
-        sent_bytes: What all processes together put on the wire.
+        sent_bytes: The bytes that all processes together put on the wire.
     """
     moves = sorted(transfers(run.mesh, rows, MOST_MOVES), key=lambda each: PHASES.index(each.phase))
     kept = [row.activations_bytes for row in rows if row.activations_bytes is not None]
@@ -71,7 +71,7 @@ def _said(count: float | None, lacking: str = "") -> list[object]:
 
 
 def _held(run: Run, rows: Sequence[Footprint], lacking: str) -> Iterator[list[object]]:
-    """Yields of each device its part of the batch, of each class of memory, and its activations."""
+    """Yields each device's part of the batch and of each class of memory, and its activations."""
     wholes = whole_bytes(run)
     computing = next((place for place, row in enumerate(rows) if row.params_peak_bytes), 0)
     for place, (row, begins) in enumerate(zip(rows, held_from(run, rows), strict=True)):
@@ -82,7 +82,7 @@ def _held(run: Run, rows: Sequence[Footprint], lacking: str) -> Iterator[list[ob
 
 
 def _part(begin: int, held: int, whole: int) -> str:
-    """Returns how much a device holds: all, or which of how many equal parts, or a percentage where they are not equal."""
+    """Returns how much a device holds: all, one of n equal parts, or a percentage if the parts are not equal."""
     parts = round(whole / held) if held else 1
     if parts == 1 or abs(parts * held / whole - 1) > _EVEN:
         return share(held, whole)
@@ -90,7 +90,7 @@ def _part(begin: int, held: int, whole: int) -> str:
 
 
 def _batch(run: Run, place: int) -> str:
-    """Returns which part of the batch a device takes; "" of one that computes nothing."""
+    """Returns which part of the batch a device takes; "" for a device that computes nothing."""
     if not 0 <= place < run.num_devices:
         return ""
     parts, positions = run.mesh.replicas, run.mesh.parts("positions")
@@ -112,7 +112,7 @@ def _move(each: DrawnTransfer, rows: Sequence[Footprint]) -> list[object]:
 
 
 def _addressed(each: DrawnTransfer, path: Route, rows: Sequence[Footprint]) -> Route:
-    """Returns between whom an exchange goes whose record names nobody, where some devices borrow the parameters of others."""
+    """Returns the senders and receivers of an exchange recorded without them, if devices borrow the parameters of others."""
     borrowers = tuple(place for place, row in enumerate(rows) if row.params_peak_bytes and not row.params_bytes)
     if path[0] != path[1] or not borrowers or each.operation in RINGS:
         return path
@@ -124,7 +124,7 @@ def _addressed(each: DrawnTransfer, path: Route, rows: Sequence[Footprint]) -> R
 
 
 def _links(each: DrawnTransfer, path: Route) -> Iterator[Link]:
-    """Yields the links that the shards of an exchange move along: around a ring, or from each to each other."""
+    """Yields the links that the shards of an exchange move along: around a ring, or from every sender to every receiver."""
     senders, receivers = path
     if senders == receivers and each.operation in RINGS:
         yield from zip(senders, (*senders[1:], senders[0]), strict=True) if len(senders) > 1 else ()
@@ -137,9 +137,9 @@ class PredictedDevice(Footprint):
     """A predicted device.
 
     Attributes:
-        role: The name of its process, or its role for the others, as in "server-0".
+        role: The name of its process, or another role, as in "server-0".
         rank: The rank of its process.
-        sends: What it sends in a step, in order.
+        sends: Its sends in a step, in order.
     """
 
     role: str
@@ -168,7 +168,7 @@ def predicted_devices(prediction: Prediction) -> list[PredictedDevice]:
 
 
 def _in_order(sends: Sequence[Send], place: int, mesh: Mesh) -> tuple[Send, ...]:
-    """Returns what a device sends, in an order among all devices where these are stages: one waits for the one before it."""
+    """Returns the sends of a device; those of pipeline stages are ordered among all devices, since a stage waits for another."""
     if any(send.operation != "send" for send in sends):
         return tuple(sends)
     stages, stage, found = mesh.parts("layers"), mesh.part(place, "layers"), list[Send]()

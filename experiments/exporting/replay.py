@@ -1,4 +1,4 @@
-"""What an experiment tracker gets from a run directory: its settings, its curves, and its outcome."""
+"""The contents of a run directory for an experiment tracker: settings, curves, and outcome."""
 
 import dataclasses
 import os
@@ -36,15 +36,15 @@ class LoggedValue:
 
 @dataclasses.dataclass(frozen=True)
 class Replay:
-    """One run, in the form of a tracker.
+    """One run, in the form that trackers take.
 
     Attributes:
-        name: Its place below the directory that was named, which is unique.
-        directory: Where it is.
+        name: Its unique name: the path below the directory that was named.
+        directory: The run directory.
         settings: The request.
-        curve: Loss of each step, and seconds and examples of a step by window, in order.
-        outcome: Numbers that a run has only once.
-        notes: Texts: status, command, versions.
+        curve: The loss of each step, and the seconds of a step and examples per second of each window, in order.
+        outcome: The numbers that a run has only once.
+        notes: The texts: status, command, versions.
         started: The time of its first point.
     """
 
@@ -112,7 +112,7 @@ def _settings(result: RunResult) -> dict[str, Scalar]:
 
 
 def _curve(result: RunResult, directory: Path) -> list[LoggedValue]:
-    """Returns the losses of `metrics.jsonl`, timed back from when it was written last; of a result that lies alone, untimed."""
+    """Returns the losses of `metrics.jsonl`, with times counted back from its last change; without the file, without times."""
     file = directory / METRICS
     if not file.exists():
         time = (directory / "result.json").stat().st_mtime
@@ -130,7 +130,7 @@ def _curve(result: RunResult, directory: Path) -> list[LoggedValue]:
 
 
 def outcome(result: RunResult) -> dict[str, float]:
-    """Returns the outcome of a run by the names in trackers: its metric, and the quantities that trackers get."""
+    """Returns the outcome of a run, keyed by its names in trackers: its metric, and the quantities that trackers get."""
     values, found = figures(result), {_text(result.metric_name): result.metric_value}
     found |= {quantity.tracked_as: values[quantity.key] for quantity in QUANTITIES if quantity.tracked_as}
     return {name: float(value) for name, value in found.items() if value is not None}
@@ -151,5 +151,5 @@ def _notes(result: RunResult) -> dict[str, str]:
 
 
 def _text(text: str) -> str:
-    """Returns a text as UTF-8 has it: a path may have bytes that are no character, and trackers refuse those."""
+    """Returns a text that is valid UTF-8: a path may contain bytes that form no character, which trackers refuse."""
     return text.encode(errors="backslashreplace").decode()

@@ -16,7 +16,7 @@ from samestep.common.runtime.parent.check import refuse_stateless
 
 
 def export_state(directory: Path, framework: str, folder: Path) -> Path:
-    """Writes the state in a directory; returns what was written.
+    """Writes the state in a directory; returns the path that was written.
 
     Args:
         directory: A checkpoint, or the directory of a finished run.
@@ -38,7 +38,7 @@ def export_state(directory: Path, framework: str, folder: Path) -> Path:
     if not framework:
         write_safetensors(folder / f"model{SUFFIX}", _weights(state))
         return folder / f"model{SUFFIX}"
-    with silenced():  # TensorFlow 2.21 logs what it finds on the machine, whatever its log level
+    with silenced():  # TensorFlow 2.21 logs what it finds on the machine at any log level
         importlib.import_module(f"{FRAMEWORKS[framework]}.exported").write_exported(state, folder)
     return folder
 

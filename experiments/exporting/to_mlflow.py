@@ -8,13 +8,13 @@ from samestep.experiments.exporting.replay import Replay
 
 EXPERIMENT = "samestep"
 _DIRECTORY = "samestep.directory"
-"""The tag by which a run that was exported before is found."""
+"""The tag that identifies a run that was exported before."""
 _MOST_AT_ONCE = 1000
 """The most metrics of one call of MLflow."""
 
 
 def write(replay: Replay, target: str) -> str:
-    """Writes a run, unless the store has it already; returns where it is.
+    """Writes a run, unless the store has it already; returns its place in the store.
 
     Args:
         replay: The run.
@@ -25,7 +25,7 @@ def write(replay: Replay, target: str) -> str:
         Unavailable: MLflow is not installed.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    # mlflow 3.17 tries a server for four minutes otherwise, and refuses folders, which it still reads.
+    # Otherwise mlflow 3.17 tries a server for four minutes, and refuses folders although it can still read them.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     try:
@@ -34,7 +34,7 @@ def write(replay: Replay, target: str) -> str:
         raise Unavailable("mlflow is not installed: pip install 'samestep[mlflow]'") from None
     try:
         return _write(replay, target)
-    except (MlflowException, ValueError) as error:  # ValueError: what it makes of some URIs and answers
+    except (MlflowException, ValueError) as error:  # mlflow raises ValueError for some URIs and answers
         raise ConfigError(
             f"-o {target}: MLflow says: {error}; name a folder, or the URI of a server that runs."
         ) from None

@@ -1,4 +1,4 @@
-"""Scales: the position of a value on an axis, in percent so a figure fits any width, and the round values of its ticks."""
+"""Scales: the position of a value on an axis, in percent since figures have any width, and the round values of its ticks."""
 
 import dataclasses
 import functools
@@ -48,7 +48,7 @@ class AxisScale:
         return [factor * (value - start) for value in values]
 
     def described(self, name: str) -> dict[str, str]:
-        """Returns attributes that say how values are placed, for readers of the figure without its style.
+        """Returns attributes that state how values are placed, for programs that read the figure.
 
         Args:
             name: The name of the axis: "x" or "y".
@@ -76,9 +76,9 @@ def linear(values: Iterable[float], spell: Callable[[float], str], from_zero: bo
     """Returns an axis on which equal distances are equal differences.
 
     Args:
-        values: What it has to show.
+        values: The values to show.
         spell: Writes a value.
-        from_zero: Whether it starts at zero, as bars must.
+        from_zero: Whether the axis starts at zero, as it must for bars.
     """
     values = [value for value in values if math.isfinite(value)] or [0.0]
     low, high = (0.0 if from_zero else min(values)), max(values)
@@ -101,10 +101,10 @@ def logarithmic(values: Iterable[float], spell: Callable[[float], str]) -> AxisS
 
 
 def fitting(values: Sequence[float], spell: Callable[[float], str]) -> AxisScale:
-    """Returns a linear axis from zero, or a logarithmic one if that would crowd the small values.
+    """Returns a linear axis from zero, or a logarithmic one if a linear one would crowd the small values.
 
     Args:
-        values: What it has to show.
+        values: The values to show.
         spell: Writes a value.
     """
     positive = [value for value in values if value > 0]
@@ -124,11 +124,11 @@ def in_bytes(values: Sequence[float]) -> tuple[AxisScale, str]:
 
 
 def spell_tick(value: float) -> str:
-    """Returns a round number: 0, 0.5, 20, 1k, 2.5M."""
+    """Returns a round number as text: 0, 0.5, 20, 1k, 2.5M."""
     return re.sub(r"\.?0+(?=\D?$)", "", short(value)) if "." in short(value) else short(value)
 
 
 def round_step(step: float) -> float:
-    """Returns the next 1, 2 or 5 times a power of ten."""
+    """Returns the least 1, 2 or 5 times a power of ten that is not below a step."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(digit * power for digit in (1, 2, 5, 10) if digit * power >= step * (1 - 1e-9))

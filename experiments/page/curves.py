@@ -11,13 +11,13 @@ from samestep.experiments.page.axes import AxisScale
 from samestep.experiments.page.plots import Mark
 
 MOST_POINTS = 160
-"""Of a curve, to be drawn: more than a screen shows."""
+"""The most points of a drawn curve, more than a screen can show."""
 Place = tuple[float, float]
 """Values along both axes."""
 _HEIGHT = operator.itemgetter(1)
-"""The points of a curve: place -> the value along the vertical axis."""
+"""Returns the value of a place along the vertical axis."""
 FRAME = 1000
-"""The units of a panel in each direction: one is less than a pixel, and whole numbers keep a page of many curves small."""
+"""The units of a panel in each direction: a unit is less than a pixel, and whole numbers keep a page of many curves small."""
 
 
 def thin(points: Sequence[Place], most: int = MOST_POINTS) -> list[Place]:
@@ -43,8 +43,8 @@ class PlottedCurve:
 
     Attributes:
         kind: Its class in the style sheet.
-        title: What it is.
-        parts: Its points between gaps, measured from the left and from above, in units of FRAME.
+        title: The title of the curve, as a tooltip.
+        parts: Its points between gaps, measured from the left and from the top, in units of FRAME.
         data: Attributes of the element.
     """
 
@@ -67,7 +67,7 @@ class Panel:
         across: The horizontal axis.
         up: The vertical axis.
         units: The units of each axis.
-        alt: What it shows, as text.
+        alt: A description, for readers who cannot see it.
         curves: The curves, from `curve`.
         levels: Horizontal lines, each with its meaning.
         dots: The dots and lines, from `dot` and `whisker`.
@@ -94,10 +94,10 @@ def curve(
     """Draws a curve, with a gap where a point is missing.
 
     Args:
-        axes: Place the first number of a point, and the second.
+        axes: The axes of the first and of the second number of a point.
         points: The points, in order; None breaks the curve.
         kind: Its class in the style sheet.
-        title: What it is.
+        title: The title of the curve, as a tooltip.
         row: The key of its row.
     """
     across, up = axes
@@ -125,11 +125,11 @@ def dot(
     """Places a dot on a panel.
 
     Args:
-        axes: Place the first number of the point, and the second.
-        point: Where it is.
+        axes: The axes of the first and of the second number of the point.
+        point: The values that it shows.
         kind: Its class in the style sheet.
         aside: How many pixels it is drawn to the right of its place, so it hides no other mark.
-        data: As of `Mark`.
+        data: As in `Mark`.
     """
     across, up = axes
     at = {"left": across.place(point[0]), "bottom": up.place(point[1]), "margin-left": aside}
@@ -140,11 +140,11 @@ def whisker(axes: tuple[AxisScale, AxisScale], at: float, ends: Place, kind: str
     """Places a vertical line on a panel, from one value to another.
 
     Args:
-        axes: Place `at`, and the ends.
-        at: Where it stands.
+        axes: The axes of `at` and of the ends.
+        at: The horizontal value.
         ends: The lower and the higher value.
         kind: Its class in the style sheet.
-        aside: As for `dot`.
+        aside: As in `dot`.
     """
     across, up = axes
     low, high = map(up.place, ends)

@@ -18,7 +18,7 @@ class Entry:
     """One row of a report.
 
     Attributes:
-        key: The key that ties the marks of the row in all figures to its line in the table.
+        key: The key that connects the marks of the row in all figures with its line in the table.
         name: Its cell, with a mark if it is emulated.
         row: The row.
         measured: Its result with its speed over its rounds; None without a result.
@@ -33,7 +33,7 @@ class Entry:
 
     @property
     def framework(self) -> str:
-        """A key of FRAMEWORKS."""
+        """The framework of the row, a key of FRAMEWORKS."""
         return self.row.configuration.framework
 
     @property
@@ -47,7 +47,7 @@ class Group:
     """Rows that were run for one purpose: a comparison, or single runs of one setting.
 
     Attributes:
-        title: What it is.
+        title: The name of the comparison, or the setting.
         comparison: The comparison of its rows.
         entries: One entry for each row.
     """
@@ -76,7 +76,7 @@ class Facet:
 
     Attributes:
         title: The title of the figure.
-        workload: What is trained.
+        workload: The workload that the rows train.
         rows: The rows with their results.
     """
 
@@ -138,7 +138,7 @@ class Loaded:
 
 
 def make_group(name: str, comparison: Comparison, places: Mapping[str, Sequence[Path]], first: int) -> Group:
-    """Makes a group of a comparison.
+    """Makes the group of a comparison.
 
     Args:
         name: Its title.

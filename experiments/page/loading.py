@@ -21,9 +21,9 @@ from samestep.experiments.printing.text import sharing
 from samestep.experiments.printing.trace_file import load_trace
 
 _RUN = ("result.json", "error.json", "config.json")
-"""Any of these makes a run directory."""
+"""A directory with any of these files is a run directory."""
 _DEEPEST = 3
-"""The depth of folders below one that was named; a comparison of several rounds has a folder for each cell."""
+"""The depth to which folders below a named one are searched; a comparison has a folder for each cell."""
 _VARYING = ("devices", "dtype", "seed", "threads")
 """The fields in which single runs of one strategy may differ, which their names then show."""
 CUT_OFF = "it was cut off before it ended, or has not ended yet"
@@ -37,9 +37,9 @@ class _SingleRun:
 
     Attributes:
         path: Its directory.
-        config: What was asked for.
-        result: What it left.
-        reason: Why it left none.
+        config: Its request.
+        result: Its result; None if it has none.
+        reason: Why it has no result.
     """
 
     path: Path
@@ -50,7 +50,7 @@ class _SingleRun:
 
 @dataclasses.dataclass
 class _Found:
-    """What was found so far."""
+    """The comparisons, runs and problems found so far."""
 
     comparisons: list[Path] = dataclasses.field(default_factory=list)
     runs: list[_SingleRun] = dataclasses.field(default_factory=list)
@@ -62,7 +62,7 @@ def load(paths: Sequence[Path], allowed: frozenset[str] = frozenset()) -> Loaded
 
     Args:
         paths: Directories: of runs, of comparisons, or of several of them.
-        allowed: The confounds in spite of which rows are ranked.
+        allowed: The confounds despite which rows are ranked.
 
     Raises:
         ConfigError: None of them holds a run that can be reported.
@@ -87,7 +87,7 @@ def load(paths: Sequence[Path], allowed: frozenset[str] = frozenset()) -> Loaded
 
 
 def _damaged_traces(groups: Sequence[Group]) -> Iterator[Problem]:
-    """Yields the traces that cannot be drawn; their rows are reported without."""
+    """Yields a problem for each trace that cannot be drawn; its row is reported without the trace."""
     for directory in (each for group in groups for entry in group.entries for each in entry.directories):
         try:
             load_trace(directory)
@@ -126,7 +126,7 @@ def _read(path: Path, found: _Found) -> None:
 
 
 def _places(path: Path, deepest: int) -> Iterator[Path]:
-    """Yields the runs and comparisons in a folder; what belongs to one of them is not looked into."""
+    """Yields the runs and comparisons in a folder; folders inside of one are not searched."""
     if any(os.path.lexists(path / name) for name in (comparison_file.NAME, *_RUN)):
         yield path
     elif deepest:
@@ -163,14 +163,14 @@ def _group(directory: Path, comparison: Comparison, first: int) -> Group:
 
 
 def _setting(config: RunConfig) -> str:
-    """Returns what makes the figures of single runs incomparable where it differs."""
+    """Returns the setting of a run, as text; runs with different settings cannot share a figure."""
     rate = "" if config.learning_rate is None else f" at rate {config.learning_rate:g}"
     trained = Path(config.model).stem if config.model else title(config.workload, config.data)
     return f"runs of {trained}, batch {config.batch_size}, {config.optimizer}{rate}"
 
 
 def _group_of_runs(name: str, runs: Sequence[_SingleRun], first: int) -> Group:
-    """Makes rows of single runs: those of one request are the rounds of a row."""
+    """Makes a group of single runs. Runs of the same request are the rounds of a row."""
     varying = [field for field in _VARYING if len({getattr(run.config, field) for run in runs}) > 1]
     own = [{field: getattr(run.config, field) for field in varying} for run in runs]
     cells = sharing((Cell.of(run.config).extended(each), run) for run, each in zip(runs, own, strict=True))
@@ -180,7 +180,7 @@ def _group_of_runs(name: str, runs: Sequence[_SingleRun], first: int) -> Group:
 
 
 def _rows(cell: Cell, runs: Sequence[_SingleRun]) -> Iterator[tuple[Row, Sequence[_SingleRun]]]:
-    """Yields the row of a configuration, and a row for each run without a result that would be lost among the results."""
+    """Yields the row of a configuration, and an extra row for each run without a result if others have one."""
     done, rest = [run for run in runs if run.result], [run for run in runs if not run.result]
     if done:
         yield Row.of(cell, *(run.result for run in done if run.result)), done

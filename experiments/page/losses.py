@@ -14,7 +14,7 @@ from samestep.experiments.page.plots import Numbers, render_figures
 
 Rows = Sequence[tuple[Entry, RunResult]]
 _POINTS_OF_ALL, _FEWEST_POINTS = 2400, 40
-"""The most points of all curves of a panel together, and the least number of one of them."""
+"""The most points of all curves of a panel together, and the least number of points of a curve."""
 
 
 def write(loaded: Loaded) -> Markup | None:
@@ -49,7 +49,7 @@ def panels(facet: Facet) -> Iterator[tuple[str, Panel]]:
 
 
 def _numbers(rows: Rows) -> Numbers:
-    """Returns where each curve begins and ends, and where it is farthest from the reference's."""
+    """Returns the first and last loss of each curve, and its largest deviation from the reference's."""
     headers = ["first loss", "last loss", "largest relative deviation", "at step"]
     found = []
     for entry, result in rows:
@@ -62,7 +62,7 @@ def _numbers(rows: Rows) -> Numbers:
 
 
 def _or_infinity(value: float | None) -> float:
-    """Returns a deviation; infinity in the place of what is not a number."""
+    """Returns a deviation, with infinity in place of None and NaN."""
     return math.inf if value is None or math.isnan(value) else value
 
 
@@ -102,7 +102,7 @@ def _deviations(across: AxisScale, rows: Rows) -> Panel | None:
 
 
 def _points(values: Sequence[float | None], first: int, rows: int) -> list[Place | None]:
-    """Returns the steps of a curve, thinned between those whose value is not finite, and more so where many rows are drawn."""
+    """Returns the points of a curve, thinned between gaps where a value is not finite; many rows get fewer points each."""
     most = max(_FEWEST_POINTS, min(MOST_POINTS, _POINTS_OF_ALL // rows))
     found: list[Place | None] = []
     part: list[Place] = []
@@ -120,6 +120,6 @@ def _kind(entry: Entry, result: RunResult) -> str:
 
 
 def _emphasis(row: tuple[Entry, RunResult]) -> int:
-    """Returns what is drawn last lies on top: the reference below, what missed above."""
+    """Returns a sort key for drawing: the reference first, below the others, and rows that missed parity last, on top."""
     _, result = row
     return 0 if result.is_oracle else 2 if result.parity.passed is False else 1

@@ -1,4 +1,4 @@
-"""The section on what each device holds by class, measured beside predicted."""
+"""The section on what each device holds by class of memory, measured and predicted."""
 
 import dataclasses
 import itertools
@@ -18,19 +18,19 @@ _FIRST = (memory.PARAMETERS, memory.GATHERED, memory.GRADIENTS, memory.OPTIMIZER
 CLASSES = (*_FIRST, memory.RESIDUALS, memory.ACTIVATIONS)
 """The classes that a bar consists of, from its start."""
 UNKNOWN = "unknown"
-"""The mark at the end of a bar that lacks a class."""
+"""The kind of the mark at the end of a bar that lacks a class."""
 _UNKNOWN_SHARE = 0.05
 """The length of that mark, as a share of the longest bar."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DeviceBytes:
-    """What some devices of a row hold.
+    """The bytes of devices of a row that hold the same.
 
     Attributes:
         devices: Their numbers, from 0.
-        measured: Bytes by class.
-        predicted: The prediction; None where devices were not predicted one by one.
+        measured: The measured bytes by class.
+        predicted: The predicted bytes by class; None if devices were not predicted one by one.
     """
 
     devices: tuple[int, ...]
@@ -55,7 +55,7 @@ def swatches(results: Sequence[RunResult]) -> list[tuple[str, str]]:
 
 
 def held(result: RunResult) -> list[DeviceBytes]:
-    """Returns what the devices of a run hold, with devices that hold the same together."""
+    """Returns the bytes of the devices of a run; devices that hold the same are one entry."""
     expected = [_bytes(each) for each in result.predicted.devices()]
     found = [_bytes(row) for row in result.processes]
     pairs = zip(found, expected if len(expected) == len(found) else itertools.repeat(None), strict=False)
@@ -87,7 +87,7 @@ def _total(parts: Sequence[int | None]) -> int:
 
 
 def _about(each: DeviceBytes, count: int) -> str:
-    """Returns which devices a line is of; "" if all."""
+    """Returns the devices that a line shows, in words; "" for a single device."""
     if len(each.devices) == count:
         return "" if count == 1 else f"each of {count} devices"
     first, last = each.devices[0], each.devices[-1]
@@ -116,12 +116,12 @@ def _bar(axis: AxisScale, parts: Sequence[int | None], kind: str) -> list[Mark]:
 
 
 def _lacks(parts: Sequence[int | None] | None) -> bool:
-    """Returns whether a class is missing, so that the bar is not a total."""
+    """Returns whether a class is missing, so the bar is not a total."""
     return parts is not None and None in parts
 
 
 def _said(each: DeviceBytes) -> dict[str, object]:
-    """Returns the total, which is a lower bound where a class is missing, and what was predicted if that is another one."""
+    """Returns the total, a lower bound if a class is missing, and the predicted total if it differs."""
     differs = each.predicted is not None and each.predicted != each.measured
     return {
         "total": _spell(each.measured),

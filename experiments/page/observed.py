@@ -24,7 +24,7 @@ from samestep.experiments.printing.trace_file import Trace, load_trace
 MOST_DRAWN = 32
 """The most rows that a section of large drawings shows, more than there are strategies."""
 _REFERENCE, _ID = 20, 10
-"""About the number of characters of a reference to a shared part of drawings, with its id."""
+"""The approximate numbers of characters of a reference to a shared part of drawings, and of its id."""
 Draw = Callable[[Entry, RunResult], Element | str | None]
 """Draws a row, says why it cannot be drawn, or returns None if there is nothing to draw."""
 
@@ -39,14 +39,14 @@ def draw_anatomy(entry: Entry, result: RunResult) -> Element | None:
 
     Args:
         entry: The row.
-        result: What came of it.
+        result: Its result.
     """
     if result.compiled or not any(row.params_peak_bytes for row in result.processes):
         return None
     try:
         return anatomy(parse(result.config), result)
     except (ConfigError, Unavailable):
-        return None  # its model, its data or its options are not here any more
+        return None  # its model, its data or its options no longer exist here
 
 
 def write_timelines(loaded: Loaded) -> Markup | None:
@@ -63,7 +63,7 @@ def write_timelines(loaded: Loaded) -> Markup | None:
 
 
 def _trace_of(entry: Entry) -> Trace | str | None:
-    """Reads the trace of a row, or says why that cannot be; None without a trace."""
+    """Reads the trace of a row; returns why it cannot be read, or None if there is none."""
     try:
         return load_trace(entry.directories[0]) if entry.directories else None
     except ConfigError as error:
@@ -71,11 +71,11 @@ def _trace_of(entry: Entry) -> Trace | str | None:
 
 
 def draw_timeline(entry: Entry, result: RunResult) -> Element | str | None:
-    """Draws the timeline of a row on its own axis, or says why it cannot be drawn; None without a trace.
+    """Draws the timeline of a row on its own axis; returns why it cannot be drawn, or None if there is no trace.
 
     Args:
         entry: The row.
-        result: What came of it.
+        result: Its result.
     """
     trace = _trace_of(entry)
     return timeline(trace, entry.name) if isinstance(trace, Trace) else trace
@@ -85,7 +85,7 @@ def render_drawings(loaded: Loaded, kind: str, draw: Draw, is_zoomed: bool = Fal
     """Renders a section; None if there is nothing to draw. The oracle, which has no phases to show, is left out.
 
     Args:
-        loaded: What the report is about.
+        loaded: The contents of the report.
         kind: The kind of drawing; its template explains how to read it.
         draw: Draws a row.
         is_zoomed: Whether the page zooms into all of them together, so they are shown at once and share no parts.
@@ -126,16 +126,16 @@ def most_telling(rows: Sequence[tuple[Entry, RunResult]]) -> list[tuple[Entry, R
 
 
 def _share_parts(drawings: Sequence[Element]) -> tuple[list[Element], Element]:
-    """Takes out of copies of drawings what is the same in several of them, wherever that makes them shorter.
+    """Moves parts that several drawings share into one place, wherever references to them are shorter.
 
     Returns:
-        The drawings with references, and a drawing that shows nothing and holds what they refer to.
+        Copies of the drawings with references, and an invisible drawing with the shared parts.
     """
     shared = [copy.deepcopy(drawing) for drawing in drawings]
     held = Element("svg", {"class": "drawing common", "aria-hidden": "true"})
     parts, ids = SubElement(held, "defs"), dict[str, str]()
     level = list(shared)
-    while level:  # whole groups first, then what is inside of those that differ, and of those that are shared
+    while level:  # whole groups first, then the parts of groups that differ, and of shared groups
         spelled = [[_spell(part) for part in parent] for parent in level]
         fresh: list[Element] = []
         times = collections.Counter(text for texts in spelled for text in texts)
@@ -153,7 +153,7 @@ def _share_parts(drawings: Sequence[Element]) -> tuple[list[Element], Element]:
 
 
 def _is_worth_it(part: Element, length: int, times: int) -> bool:
-    """Returns whether references to a part are shorter than it; what a drawing says of itself stays where it is."""
+    """Returns whether references to a part are shorter than its copies; titles and descriptions stay in their drawings."""
     return part.tag not in ("title", "desc", "use") and times * (length - _REFERENCE) > length + _ID
 
 

@@ -24,7 +24,7 @@ from samestep.experiments.page.rendering import HERE, assembled
 from samestep.experiments.printing.text import count
 
 _NAMED = 3
-"""Comparisons, in the title."""
+"""The most comparisons that the title names."""
 
 
 SECTIONS: Sequence[tuple[str, str, Callable[[Loaded], Markup | None]]] = (
@@ -55,13 +55,13 @@ def page(loaded: Loaded) -> str:
 
 
 def _script(sections: Sequence[tuple[str, str, Markup]]) -> Markup:
-    """Returns what makes the page move; only one with timelines names an address elsewhere, which a click opens."""
+    """Returns the script of the page. Only a page with timelines contains an external address, which a click opens."""
     files = ["page.js", *("timelines.js" for name, _, _ in sections if name == "timeline")]
     return Markup("".join(read_text(HERE / name) for name in files))
 
 
 def _title(loaded: Loaded) -> str:
-    """Returns what one comparison trained, and on what machine; the names of several."""
+    """Returns the workload and the machine of a single comparison, or the names of several comparisons."""
     trained = [(entry, result) for facet in loaded.facets() for entry, result in facet.rows if not result.is_oracle]
     workloads = {facet.workload for facet in loaded.facets()}
     processors = {result.machine["cpu"] for _, result in trained}
@@ -75,7 +75,7 @@ def _title(loaded: Loaded) -> str:
 
 
 def _about(loaded: Loaded) -> str:
-    """Returns how much the report is about."""
+    """Returns the number of runs and rows of the report, with their workloads."""
     trained = list(dict.fromkeys(facet.workload for facet in loaded.facets()))
     runs = sum(len(entry.row.results) for entry in loaded.entries)
     named = f" of {name_some(trained, 4)}"

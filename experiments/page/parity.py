@@ -1,4 +1,4 @@
-"""The section on strategies by models: how far each is from its reference, and whether that is within the bounds."""
+"""The section on strategies by models: how far each deviates from its reference, and whether that is within the bounds."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ from samestep.experiments.page.rendering import render
 from samestep.experiments.printing.text import count, marked, sharing
 
 _ORDERS = 5
-"""How many orders of magnitude below the bound a deviation has the palest colour."""
+"""A deviation that is this many orders of magnitude below its bound has the palest colour."""
 _DARKEST = 45
 """The percentage of the colour at the bound, on which text can still be read."""
 Judged = tuple[Entry, RunResult]
@@ -29,9 +29,9 @@ class Field:
         key: The key of the row that is nearest to its bound; None without a run.
         kind: Its class in the style sheet.
         said: The largest deviation, and whether that is within the bounds.
-        rows: How many rows it stands for, if several.
+        rows: The number of its rows, as text, if there are several.
         deviation: The deviation as a number.
-        style: The strength of its colour.
+        style: The style with the strength of its colour.
     """
 
     key: str | None = None

@@ -1,4 +1,4 @@
-"""The elements of figures: marks along an axis, beside the names of rows."""
+"""The elements of figures: marks along an axis, next to the names of rows."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from samestep.experiments.page.rendering import attributes, clean, render
 
 Figure = TypeVar("Figure")
 _MOST_NUMBERS = 400
-"""Lines of a table below a figure."""
+"""The most lines of a table below a figure."""
 _MEASURED, _PREDICTED = ", measured", ", predicted"
 """The suffixes of two names of numbers that share one column if they are the same in all rows."""
 
@@ -23,10 +23,10 @@ def render_figures(
     """Renders a section with a figure for each facet; None if there is none.
 
     Args:
-        loaded: What the report is about.
-        name: The name of the template, which finds the figures as `figures`.
+        loaded: The contents of the report.
+        name: The name of the template, whose variable `figures` has the figures.
         make: Makes a figure; returns None for a facet that has nothing to show.
-        content: What else the template shows.
+        content: Further variables of the template.
     """
     figures = [found for facet in loaded.facets() if (found := make(facet)) is not None]
     return render(name, {"figures": figures, **(content or {})}) if figures else None
@@ -38,10 +38,10 @@ class Mark:
 
     Attributes:
         kind: Its class in the style sheet.
-        at: Where it is: a property of style sheets -> percent, or pixels of a margin.
-        data: Attributes of the element, such as the number that it stands for; None is left out.
-        said: What stands in it.
-        name: What its number is, in a table; that of its kind, unless given.
+        at: Its position: a CSS property -> percent, or pixels for a margin.
+        data: Attributes of the element, such as the number that it shows; those that are None are left out.
+        said: The text in it.
+        name: The name of its number in a table; by default that of its kind.
     """
 
     kind: str
@@ -82,7 +82,7 @@ class Line:
 
     @property
     def elements(self) -> list[Mark]:
-        """Returns the marks for a page: bars of one place and number are one element, with the classes of each."""
+        """Returns the marks for a page: bars with the same place and number are one element with the classes of all."""
         found: dict[object, Mark] = {}
         for each in self.marks:
             words = each.kind.split()
@@ -99,12 +99,12 @@ class Plot:
     """A figure of lines.
 
     Attributes:
-        alt: What it shows, for readers who cannot see it.
+        alt: A description, for readers who cannot see it.
         title: The title above it.
         axis: The axis of all lines.
         unit: The unit of the axis.
-        lines: One for each row, or for each part of a row.
-        counted: What the numbers of the marks count, such as "bytes".
+        lines: The lines, one for each row or for each part of a row.
+        counted: The unit of the numbers of the marks, such as "bytes".
     """
 
     alt: str
@@ -136,7 +136,7 @@ class Numbers:
     Attributes:
         headers: The names of the numbers of a row.
         rows: The name of each row, and its numbers.
-        counted: As of `Plot`.
+        counted: As in `Plot`.
     """
 
     headers: Sequence[str]
@@ -145,7 +145,7 @@ class Numbers:
 
     @property
     def is_long(self) -> bool:
-        """Whether it would make a page of many runs too large."""
+        """Whether it is so long that it would make a page too large."""
         return len(self.rows) > _MOST_NUMBERS
 
 
@@ -182,10 +182,10 @@ def mark(
     Args:
         kind: Its class in the style sheet.
         axis: The axis on which it is placed.
-        start: The value.
-        end: The value where it ends.
-        data: As of `Mark`.
-        name: As of `Mark`.
+        start: The value at which it is placed, or begins.
+        end: The value at which it ends; None for a mark at one value.
+        data: As in `Mark`.
+        name: As in `Mark`.
     """
     left = axis.place(start)
     wide = {} if end is None else {"width": round(axis.place(end) - left, 2)}

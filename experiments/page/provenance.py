@@ -11,7 +11,7 @@ from samestep.experiments.page.rendering import render
 from samestep.experiments.printing.text import size
 
 _DIGITS = 12
-"""How many characters of a digest are shown."""
+"""The number of characters of a digest that are shown."""
 Facts = dict[str, str]
 """Name -> value, for the machine and the versions."""
 
@@ -27,7 +27,7 @@ def write(loaded: Loaded) -> Markup:
 
 
 def _source(entry: Entry, environments: list[Facts]) -> dict[str, object]:
-    """Returns where a row comes from: its directories, and with a result digests and the letter of its environment."""
+    """Returns the source of a row: its directories and, with a result, digests and the letter of its environment."""
     source: dict[str, object] = {"entry": entry, "place": _place(entry.directories)}
     if (result := entry.result) is None:
         return source
@@ -36,14 +36,14 @@ def _source(entry: Entry, environments: list[Facts]) -> dict[str, object]:
 
 
 def _place(directories: Sequence[Path]) -> str:
-    """Returns the directories of a row, those of several rounds in one spelling: runs/torch-ddp/{1,2,3}."""
+    """Returns the directories of a row; those of several rounds are abbreviated: runs/torch-ddp/{1,2,3}."""
     if len(directories) > 1 and len({directory.parent for directory in directories}) == 1:
         return f"{directories[0].parent}/{{{','.join(directory.name for directory in directories)}}}"
     return " ".join(map(str, directories))
 
 
 def _find(facts: Facts, environments: list[Facts]) -> str:
-    """Returns the letter of the environment of a run. Runs share one if nothing that both know of it differs."""
+    """Returns the letter of the environment of a run. Runs share one if no fact that both recorded differs."""
     for number, known in enumerate(environments):
         if all(known.get(name, value) == value for name, value in facts.items()):
             known |= facts
@@ -62,6 +62,6 @@ def _facts(result: RunResult) -> Facts:
 
 
 def _letter(number: int) -> str:
-    """Returns a, B, ..., Z, A1, B1, ..."""
+    """Returns the letter with a number: A, B, ..., Z, A1, B1, ..."""
     rounds, place = divmod(number, 26)
     return f"{chr(ord('A') + place)}{rounds or ''}"

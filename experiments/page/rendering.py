@@ -1,4 +1,4 @@
-"""Fills templates; text that comes from a run is escaped, and no markup is made from text."""
+"""Fills templates. Text that comes from a run is escaped and never becomes markup."""
 
 import functools
 import re
@@ -15,21 +15,21 @@ from samestep.common.frameworks import ORACLE_FRAMEWORK
 from samestep.common.workload.declaration import BUILDERS
 
 HERE = Path(__file__).parent
-"""The folder of the templates, the style sheets and the script."""
+"""The folder of the templates, the style sheets and the scripts."""
 FRAMEWORKS = [(name, framework_info(name).title) for name in (*BUILDERS, ORACLE_FRAMEWORK)]
 """The frameworks of rows, by their classes in the style sheet, with their names; the oracle comes last."""
 _NOT_TEXT = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that a page cannot show: control characters of a log, halves of surrogate pairs."""
+"""Characters that a page cannot show, such as control characters in a log and halves of surrogate pairs."""
 _HYPHENED, _WHOLE = re.compile(r"(?<![\w-])--[a-z][\w-]*|\b[\d.]+e-\d+"), r'<span class="whole">\g<0></span>'
 _WIDE = 36
 """The number of characters that fit on a phone's screen."""
 LONG = 1_000_000
-"""The number of characters from which on a browser lays out sections only when they come near, so the page opens three times as
+"""In a page with more characters, a browser lays out a section only when it comes near, so the page opens three times as
 fast."""
 _IMPLIED = re.compile(
     r"</t[dh]>\s*(?=<t[dh][ >]|</tr>)|</tr>\s*(?=<tr[ >]|</t(?:body|head)>)|</li>\s*(?=<li[ >]|</[ou]l>)"
 )
-"""The optional end tags of elements, and the space after them."""
+"""End tags that HTML makes optional, and the space after them."""
 
 
 def render(name: str, content: Mapping[str, object]) -> Markup:
@@ -37,7 +37,7 @@ def render(name: str, content: Mapping[str, object]) -> Markup:
 
     Args:
         name: The name of its file in `templates`, without the suffix.
-        content: What it shows, by the names in the template.
+        content: The variables of the template, by name.
     """
     return Markup(_environment().get_template(f"{name}.html.j2").render(content))
 
@@ -74,12 +74,12 @@ def assembled(
 
 
 def _short(part: Markup) -> Markup:
-    """Leaves out the ends of cells, rows and items that what follows them implies (HTML, 13.1.2.4)."""
+    """Leaves out the end tags of cells, rows and items that the next tag implies (HTML, 13.1.2.4)."""
     return Markup(_IMPLIED.sub("", part))
 
 
 def _tight(style: Markup) -> Markup:
-    """Leaves out of a style sheet what only its readers need: comments, and space beside punctuation."""
+    """Leaves out of a style sheet what only people need: comments, and space around punctuation."""
     plain = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL).replace(": ", ":")
     return Markup(re.sub(r"\s*([{};,])\s*", r"\1", plain).replace(";}", "}"))
 
@@ -105,12 +105,12 @@ def _finalize(value: object) -> object:
 
 
 def clean(text: str) -> str:
-    """Replaces each character that a page cannot show."""
+    """Returns a text in which characters that a page cannot show are replaced."""
     return _NOT_TEXT.sub("\ufffd", text)
 
 
 def attributes(values: Mapping[str, object]) -> Markup:
-    """Spells the attributes of an element; those with the value None are left out."""
+    """Returns the attributes of an element as markup; those with the value None are left out."""
     there = ((name, value) for name, value in values.items() if value is not None)
     return Markup("".join(f' {name}="{_escaped(value)}"' for name, value in there))
 
@@ -121,13 +121,13 @@ def _escaped(value: object) -> str:
 
 def prose(text: str) -> Markup:
     """Makes markup of a sentence in which `backticks` mark code; flags and numbers are not broken at hyphens."""
-    parts = [str(escape(part)) for part in clean(text).split("`")]  # no Markup: it would escape what replaces its parts
+    parts = [str(escape(part)) for part in clean(text).split("`")]  # text, because Markup would escape the replacements
     said = (f"<code>{part}</code>" if index % 2 else _HYPHENED.sub(_WHOLE, part) for index, part in enumerate(parts))
     return Markup("".join(said).replace(" %", "\N{NO-BREAK SPACE}%"))
 
 
 def command(text: str) -> Markup:
-    """Makes markup of a command that is broken only between its flags, unless one is wider than a phone."""
+    """Makes markup of a command that may be broken only between its flags, and within a flag that is wider than a phone."""
     first, *flags = clean(text).split(" --")
     whole = (f"<i>--{escape(flag)}</i>" if len(flag) < _WIDE else f"--{escape(flag)}" for flag in flags)
     return Markup(" ".join([str(escape(first)), *whole]))
@@ -139,5 +139,5 @@ def breakable(name: str) -> Markup:
 
 
 def svg(drawing: Element) -> Markup:
-    """Makes markup of a drawing for a page, in which empty SVG elements close themselves."""
+    """Makes markup of a drawing for a page, with empty SVG elements as self-closing tags."""
     return Markup(clean(tostring(drawing, encoding="unicode")).replace(" />", "/>"))

@@ -25,8 +25,8 @@ class SortableColumn:
         title: Its title, with its unit.
         value: The number or text that it is sorted by; None comes last.
         show: How it is written.
-        name: The name of its quantity; "" if it is none.
-        falls: Whether the largest comes first.
+        name: The name of its quantity; "" if it does not show one.
+        falls: Whether the largest value comes first.
         has_bar: Whether a bar in each cell shows its value, from zero.
     """
 
@@ -57,7 +57,7 @@ def write(loaded: Loaded) -> Markup:
 
 
 def _said_once(loaded: Loaded) -> Sequence[str]:
-    """Returns the names of the quantities that no column needs: the verdict of the one comparison says them of all its rows."""
+    """Returns the names of quantities without a column, since the verdict of the only comparison states them for all rows."""
     if loaded.groups[1:] or not loaded.results:
         return ()
     measured = loaded.groups[0].comparison.measured
@@ -66,7 +66,7 @@ def _said_once(loaded: Loaded) -> Sequence[str]:
 
 
 def _by_speed(entry: Entry) -> float:
-    """Sorts the fastest first, and rows without a speed last."""
+    """Returns a sort key: the fastest rows first, rows without a speed last."""
     speed = SPEED.value(row) if (row := entry.measured) else None
     return math.inf if speed is None else -float(speed)
 
@@ -79,7 +79,7 @@ def _most(column: SortableColumn, entries: Sequence[Entry]) -> float | None:
 
 
 def _cell(column: SortableColumn, most: float | None, entry: Entry) -> tuple[Scalar, Markup | str, str | None]:
-    """Returns the value of a cell, how it is written, and the style of its bar."""
+    """Returns the value of a cell, its text, and the style of its bar."""
     value = column.value(entry)
     bar = f"--bar:{round(100 * float(value) / most, 2):g}%" if column.has_bar and value and most else None
     return float(f"{value:.8g}") if isinstance(value, float) else value, column.show(entry), bar
@@ -88,8 +88,8 @@ def _cell(column: SortableColumn, most: float | None, entry: Entry) -> tuple[Sca
 def _width(column: SortableColumn, texts: Sequence[Markup | str]) -> int:
     """Returns the width of a column with these cells, in characters.
 
-    With the widths, each line is a grid of its own, and the browser lays out only the lines that can be seen: a thousand lines
-    are then sorted ten times as fast. A grid loses the roles of a table, so they are given.
+    With fixed widths, each line is a separate grid, and the browser lays out only the lines that can be seen, so it sorts a
+    thousand lines ten times as fast. A grid loses the roles of a table, so the page states them.
     """
     return max(len(column.title) + 3, 2 + max(map(_length, texts)))
 
@@ -102,7 +102,7 @@ def _length(shown: Markup | str) -> int:
 
 
 def _column(quantity: Quantity) -> SortableColumn:
-    """Returns the column of a quantity; a mark says that its prediction is off, and a line above the table says by how much."""
+    """Returns the column of a quantity. A mark shows that its prediction misses, and a line above the table says by how much."""
 
     def value(entry: Entry) -> Scalar:
         return quantity.value(measured) if (measured := entry.measured) else None
@@ -117,7 +117,7 @@ def _column(quantity: Quantity) -> SortableColumn:
 
 
 def _metric(entry: Entry) -> str:
-    """Returns the metric with its name: rows of other workloads have another one."""
+    """Returns the metric with its name, since other workloads have another one."""
     result = entry.result
     if result is None or result.metric_value is None:
         return ""
@@ -137,4 +137,4 @@ _ITS_OWN = {
 }
 """The quantities that the page writes differently from a terminal."""
 COLUMNS = (_ROW, *(_ITS_OWN.get(each.name) or _column(each) for each in QUANTITIES if each.title))
-"""The columns; those without any value are left out."""
+"""All columns; the page leaves out those without any value."""

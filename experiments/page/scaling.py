@@ -1,4 +1,4 @@
-"""The section on how speed grows with the number of devices, beside the textbooks' speed-up and a straight line."""
+"""The section on how speed grows with the number of devices, compared with the textbooks' speed-up and a straight line."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ from samestep.experiments.printing.scaling_report import COLUMNS, explain_fit, t
 from samestep.experiments.printing.text import sharing
 
 _ASIDE = 9
-"""The pixels between the marks of two rows, which would otherwise hide each other."""
+"""The pixels between the marks of two rows, so they do not hide each other."""
 
 
 def write(loaded: Loaded) -> Markup | None:
@@ -27,7 +27,7 @@ def write(loaded: Loaded) -> Markup | None:
 
 
 def _growth(group: Group, found: Sequence[Scaling]) -> dict[str, object]:
-    """Returns a figure of rows that scale in one way."""
+    """Returns a figure of rows with the same kind of scaling."""
     lines = [(each, point) for each in found for point in each.points]
     shown = joined([column for column in COLUMNS if any(map(column.value, lines))])
     numbers = [[column.value(line) for column in shown] for line in lines]
@@ -69,7 +69,7 @@ def _panel(found: Sequence[Scaling]) -> Panel:
 
 
 def _by_kind(group: Group) -> Iterable[list[Scaling]]:
-    """Returns the rows of a group that scale, those that do so in one way together."""
+    """Returns the rows of a group that scale, grouped by the kind of scaling."""
     return sharing((each.kind, each) for each in group.comparison.scaling).values()
 
 
@@ -81,7 +81,7 @@ def panels(group: Group) -> Iterator[tuple[str, Panel]]:
 
 
 def _ratio(row: Scaling, point: ScalingPoint) -> float | None:
-    """Returns the speed-up that is drawn: 1 for the fewest devices; None where none may be told."""
+    """Returns the speed-up that is drawn: 1 for the fewest devices; None if confounds prevent it."""
     return point.speedup.ratio if point.speedup else 1.0 if point is row.points[0] else None
 
 

@@ -43,6 +43,6 @@ def _marks(axis: AxisScale, median: float, entry: Entry, row: MeasuredRow) -> li
 
 
 def _said(row: MeasuredRow) -> dict[str, object]:
-    """Returns the numbers, and the verdict against the reference."""
+    """Returns the numbers next to a line, and the verdict against the reference."""
     kind = "quiet" if row.speed.verdict == NOT_SEPARATED or row.speed.confounds else "plain"
     return {"median": SPEED.text(row), "range": spell_range(row), "verdict": VERDICT.text(row), "kind": kind}

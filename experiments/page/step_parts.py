@@ -1,4 +1,4 @@
-"""The section on how the time of a step is spent: one stacked bar for each row on one scale, and why rows are slow."""
+"""The section on how the time of a step is spent: a stacked bar for each row, all on one scale, and why rows are slow."""
 
 import itertools
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from samestep.experiments.printing.columns import is_faster
 from samestep.experiments.printing.text import count, short
 
 _SLOWER = 1.5
-"""The least multiple of the fastest row's step that gets a sentence."""
+"""A row gets a sentence if its step takes at least this multiple of the fastest row's."""
 _MOST_SAID = 4
 _LEAST_SHARE = 0.1
 """The least share of a step for a part to be named."""
@@ -96,7 +96,7 @@ def parts_of(result: RunResult) -> dict[str, float]:
 
 
 def _said(result: RunResult) -> dict[str, object]:
-    """Returns the whole, and the two largest parts."""
+    """Returns the time of the whole step, and the two largest parts."""
     whole = f"{short(1000 * (result.step_seconds_median or 0.0))} ms"
     return {"whole": whole, "parts": shares(result, 2) or why_not(result)}
 
@@ -111,7 +111,7 @@ def shares(result: RunResult, most: int) -> str:
 
     Args:
         result: The result of a run.
-        most: The most parts that are named; small ones are not.
+        most: The most parts to name; small ones are left out.
     """
     parts = parts_of(result)
     whole = sum(parts.values())
@@ -143,7 +143,7 @@ def _is_faster(fast: Entry, slow: Entry) -> bool:
 
 
 def _sentence(fast: tuple[float, Entry, RunResult], slow: tuple[float, Entry, RunResult]) -> str:
-    """Says how much longer a step is, what it consists of, and which part is most of the difference."""
+    """Returns how much longer a step is, its parts, and the part with most of the difference."""
     (fast_seconds, fast_entry, fast_result), (seconds, entry, result) = fast, slow
     here, there = parts_of(result), parts_of(fast_result)
     more = {name: part - there.get(name, 0.0) for name, part in here.items()}
@@ -159,11 +159,11 @@ def _sentence(fast: tuple[float, Entry, RunResult], slow: tuple[float, Entry, Ru
 
 
 _DOING = {"update_seconds": "on the update", "python_seconds": "in Python"}
-"""What a step does in a part, where that is not the part's name."""
+"""Part of a step -> the words for it in a sentence, if its name does not fit there."""
 
 
 def _doing(part: str, result: RunResult) -> str:
-    """Returns what a step does in a part; the first process handed over the transfers in the observed step."""
+    """Returns the words for a part in a sentence. The number of transfers is that of the first process in the observed step."""
     if part == _NAMES["waiting_seconds"].name:
         number = sum(send.count for send in result.processes[0].sends)
         return f"waiting for {count(number, 'transfer') if number else 'other processes'}"

@@ -1,4 +1,4 @@
-"""The section on the verdicts, in plain words, which a reader sees first; and what a comparison answers, in three lines."""
+"""The section on the verdicts, in plain words, which a reader sees first; and the answers of a comparison, in three lines."""
 
 import dataclasses
 import re
@@ -27,11 +27,11 @@ from samestep.experiments.printing.text import count, short
 SYMBOLS = {SAME: "✓", MISSED: "✗", FAILED: "✗", NOT_JUDGED: "–"}
 """The symbol of a status, so colour is never its only sign."""
 _NAMED = 3
-"""The most equal rows that are named; the rest is counted."""
+"""The most equal rows that are named; the others are only counted."""
 _SHOWN = 3
 """The most comparisons that a headline names."""
 _FIGURE = 500
-"""The width in pixels of the first figure: a phone shows it whole at two thirds of its size, and a wide screen larger."""
+"""The width of the first figure in pixels: a phone shows all of it at two thirds of its size, and a wide screen enlarges it."""
 
 
 def write(loaded: Loaded) -> Markup:
@@ -52,13 +52,13 @@ def write(loaded: Loaded) -> Markup:
 
 
 def status(row: Row) -> Markup:
-    """Writes the status of a row, as a symbol and words."""
+    """Returns the status of a row, as a symbol and words."""
     kind = {SAME: "good", MISSED: "bad", FAILED: "bad"}.get(row.status, "plain")
     return Markup('<span class="status {}">{} {}</span>').format(kind, SYMBOLS.get(row.status, "·"), row.status)
 
 
 def _headline(loaded: Loaded) -> str:
-    """Returns the one sentence to take along: what is not green, or how far all that was judged is."""
+    """Returns the main sentence: what is not green, or how far all judged rows are from the reference."""
     titled = [(f"{group.title}: " if loaded.groups[1:] else "", headline(group.comparison)) for group in loaded.groups]
     found = [f"{title}{said}" for title, said in titled if said]
     more = f" {len(found) - _SHOWN} more are not green." if found[_SHOWN:] else ""
@@ -77,7 +77,7 @@ def _headline(loaded: Loaded) -> str:
 
 
 def _verdict(group: Group) -> dict[str, object]:
-    """Returns what a comparison says of itself."""
+    """Returns the verdict of a comparison, with its notes and details."""
     found, results = group.comparison, group.comparison.results
 
     details = {
@@ -116,7 +116,7 @@ def _speeds(found: Comparison) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Returns the lines of what commands print, each of them whole: there they are wrapped and indented."""
+    """Returns the lines of a command's output, joining those that were wrapped."""
     return [line for line in re.sub(r"\n  (?=\S)", " ", text).splitlines() if line]
 
 
@@ -127,7 +127,7 @@ class Superlative:
     Attributes:
         question: The quantity, in a word or two.
         answer: The row or the rows, and the value.
-        certainty: How sure that is.
+        certainty: How certain the answer is.
     """
 
     question: str
@@ -136,7 +136,7 @@ class Superlative:
 
 
 def answers(found: Comparison) -> list[Superlative]:
-    """Answers what a reader asks first; empty if there is nothing to choose from.
+    """Returns answers to a reader's first questions; empty if there is nothing to choose from.
 
     Args:
         found: The comparison. The oracle and rows that took another step are left out.
@@ -149,12 +149,12 @@ def answers(found: Comparison) -> list[Superlative]:
 
 
 def _exchanging(rows: dict[str, MeasuredRow]) -> dict[str, MeasuredRow]:
-    """Returns the rows of several processes: devices of one exchange in its memory, which is not a wire."""
+    """Returns the rows with several processes; devices of a single process exchange in memory, without a wire."""
     return {name: row for name, row in rows.items() if len({each.role for each in row.result.processes}) > 1}
 
 
 def _fastest(rows: dict[str, MeasuredRow]) -> Superlative | None:
-    # An emulation's speed says nothing of the row.
+    # The speed of an emulation says nothing about the strategy.
     real = {name: row for name, row in rows.items() if not row.result.emulation}
     timed = {name: row.speed.prediction.median for name, row in real.items() if row.speed.prediction}
     if len(timed) < 2:
@@ -164,7 +164,7 @@ def _fastest(rows: dict[str, MeasuredRow]) -> Superlative | None:
 
 
 def _certainty(best: str, second: str, rows: dict[str, MeasuredRow]) -> str:
-    """Says how sure it is that a row is faster than the next one."""
+    """Returns how certain it is that a row is faster than the next one."""
     if share_cores(rows[best].result) or share_cores(rows[second].result):
         return "devices share cores here, so this says little about a machine with a core for each device"
     predicted = rows[best].speed.prediction

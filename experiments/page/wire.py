@@ -15,7 +15,7 @@ from samestep.experiments.printing.host_table import MEANING, host_columns
 from samestep.experiments.printing.text import size
 
 MARKS = (("expected", "predicted"), ("least", "lower bound"))
-"""The text beside a bar, and its meaning."""
+"""Class of a mark -> its name in the key."""
 
 
 def write(loaded: Loaded) -> Markup | None:
@@ -29,7 +29,7 @@ def least_bytes(result: RunResult) -> float | None:
     """Returns the textbooks' bytes on the wire in a step; None if they do not have the strategy."""
     try:
         found = formulas(parse(result.config), result.backend)
-    except SamestepError:  # a user's model or data that is not here any more
+    except SamestepError:  # a user's model or data that no longer exists here
         return None
     return next((formula.value for formula in found if formula.quantity == "sent"), None)
 

@@ -50,7 +50,7 @@ def _rates(row: RowDifference) -> str:
 
 
 def _speed(row: RowDifference) -> str:
-    """Returns the ratio of the speeds with its verdict, or what forbids one."""
+    """Returns the ratio of the speeds with its verdict, or the confounds that prevent one."""
     if row.confounds and not row.reason:
         return spell_confounds([each.name for each in row.confounds])
     if row.speed is None:
@@ -59,7 +59,7 @@ def _speed(row: RowDifference) -> str:
 
 
 def _notes(against: Against) -> list[str]:
-    """Says why something was not compared, and what only one side has."""
+    """Returns why something was not compared, and which rows only one side has."""
     compared = [row for row in against.rows if not row.reason]
     lines = _grouped("not compared", {row.cell: row.reason for row in against.rows if row.reason})
     lines += _grouped("bits not judged", {row.cell: row.bits for row in against.rows if row.bits})

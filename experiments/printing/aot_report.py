@@ -8,7 +8,7 @@ from samestep.experiments.printing.text import github, screen_width, size, spell
 
 
 def compiled(results: Sequence[RunResult]) -> str:
-    """Returns the table of compiled steps, one column for each, and a line for each that does not fit; "" if there are none."""
+    """Returns the table of compiled steps, a column for each, and a line for each that does not fit; "" if there are none."""
     found = [(result, result.compiled) for result in results if result.compiled is not None]
     if not found:
         return ""

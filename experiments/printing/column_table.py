@@ -16,8 +16,8 @@ class Column(Generic[Row]):
     Attributes:
         header: Its header, with its unit.
         value: Its text in a row.
-        meaning: One clause on what it is; "" if the header says it.
-        drop_priority: In a table that is too wide, those with the largest number are left out first; those with 0 stay.
+        meaning: A clause that explains it; "" if the header does.
+        drop_priority: In a table that is too wide, columns with the largest number are left out first; those with 0 stay.
         is_detail: Whether it continues the cell of the column before it; its header is then only a name.
     """
 
@@ -29,12 +29,12 @@ class Column(Generic[Row]):
 
 
 def fit(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None) -> list[Column[Row]]:
-    """Leaves out columns that are empty in every row, and then others until a table is no wider than it may be.
+    """Leaves out columns that are empty in every row, and then others until the table fits.
 
     Args:
-        columns: In their order.
-        rows: What the table shows.
-        width: The width in characters; None leaves nothing out.
+        columns: The columns, in order.
+        rows: The rows of the table.
+        width: The width in characters; None only leaves out empty columns.
     """
     shown = filled(columns, rows)
     while width is not None and least_width(*cells(shown, rows)) > width and any(each.drop_priority for each in shown):
@@ -44,11 +44,11 @@ def fit(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None) 
 
 
 def filled(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> list[Column[Row]]:
-    """Returns the columns that some row has a value in; one that a detail follows stays, as the detail continues its cell.
+    """Returns the columns in which some row has a value. A column stays if a detail with values follows, which shares its cell.
 
     Args:
-        columns: In their order.
-        rows: What the table shows.
+        columns: The columns, in order.
+        rows: The rows of the table.
     """
     kept: list[Column[Row]] = []
     for column in reversed(columns):
@@ -59,7 +59,7 @@ def filled(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> list[Column[R
 
 
 def joined(columns: Sequence[Column[Row]]) -> list[Column[Row]]:
-    """Makes one column of each column and the details behind it."""
+    """Joins each column with the details after it."""
     whole: list[Column[Row]] = []
     for column in columns:
         whole = [*whole[:-1], _join(whole[-1], column)] if column.is_detail else [*whole, column]
@@ -78,8 +78,8 @@ def cells(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> tuple[list[str
     """Returns the headers of a table, without those of details, and the cells of its rows.
 
     Args:
-        columns: In their order.
-        rows: What the table shows.
+        columns: The columns, in order.
+        rows: The rows of the table.
     """
     whole = joined(columns)
     return [each.header for each in columns if not each.is_detail], [
@@ -91,8 +91,8 @@ def table(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None
     """Returns the table of as many of the columns as fit, in GitHub's format.
 
     Args:
-        columns: In their order.
-        rows: What the table shows.
+        columns: The columns, in order.
+        rows: The rows of the table.
         width: The width in characters; None leaves nothing out, and wraps nothing.
     """
     return github(*cells(fit(columns, rows, width), rows), width)

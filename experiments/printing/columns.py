@@ -15,10 +15,10 @@ from samestep.experiments.printing.text import common_unit, explain_emulation, i
 Line = MeasuredRow | tuple[str, str]
 """A row with a result, or the name and the status of one without."""
 _FOR_VERDICT = 2
-"""The priority up to which a column is dropped only for the verdict."""
+"""Columns up to this priority are dropped only to make room for the verdict."""
 
 _WIDEST = 100
-"""The ratio of its ends from which on an interval is meaningless, as with two rounds on a busy machine."""
+"""An interval whose ends have a larger ratio is meaningless, as with two rounds on a busy machine."""
 
 
 def cell(result: RunResult) -> str:
@@ -27,7 +27,7 @@ def cell(result: RunResult) -> str:
 
 
 def explain_emulations(results: Sequence[RunResult]) -> list[str]:
-    """Returns what runs instead of rows that are marked as emulated: a line for each strategy, or for each cell if not all are.
+    """Returns what runs in place of emulated rows: a line for each strategy, or for each cell if only some are emulated.
 
     Args:
         results: The results of the rows.
@@ -42,12 +42,12 @@ def explain_emulations(results: Sequence[RunResult]) -> list[str]:
 
 
 def misses(result: RunResult) -> dict[str, str]:
-    """Returns the quantities that were predicted wrongly, with the deviation of the measurement, as in "+12 %"."""
+    """Returns the quantities whose prediction misses, with the deviation of the measurement, as in "+12 %"."""
     return {quantity.name: far for quantity in QUANTITIES if (far := quantity.miss(result))}
 
 
 def explain_misses(rows: Iterable[tuple[str, RunResult]]) -> list[str]:
-    """Returns a line that says which predictions miss, and by how much; none if all hold.
+    """Returns a line with the predictions that miss, and by how much; no line if all hold.
 
     Args:
         rows: The name of each row, and its result.
@@ -80,12 +80,12 @@ def shared_columns(rows: Sequence[MeasuredRow]) -> list[Column[MeasuredRow]]:
 def columns(
     varying: Sequence[Column[MeasuredRow]], rows: Sequence[MeasuredRow], startup: str, reference: str = ""
 ) -> list[Column[MeasuredRow]]:
-    """Returns the columns of what was measured, bytes in one unit for all rows.
+    """Returns the columns of the measurements, with bytes in one unit for all rows.
 
     Args:
         varying: The columns of `shared_columns` that are not in the caption.
         rows: The rows that have a result.
-        startup: What the start-up includes.
+        startup: What the start-up time includes, in words.
         reference: The name of the row that the others are compared with; "" if there is none.
     """
     shown = list(varying)
@@ -114,7 +114,7 @@ def columns_of_lines(measured: Sequence[Column[MeasuredRow]]) -> list[Column[Lin
 
 
 def _of_lines(column: Column[MeasuredRow]) -> Column[Line]:
-    """Returns the column of lines; the status of a row without a result stands where others say "same step"."""
+    """Returns the column for lines. A row without a result has its status in the column "same step"."""
     has_status = column.header == SAME_STEP.name
 
     def write(line: Line) -> str:
@@ -129,7 +129,7 @@ def _column(quantity: Quantity, more: str = "") -> Column[MeasuredRow]:
 
 
 def _bytes(quantity: Quantity, rows: Sequence[MeasuredRow], has_verdict: bool) -> list[Column[MeasuredRow]]:
-    """Returns what was measured in bytes, and behind it what was predicted, with a mark where that is off."""
+    """Returns a column of measured bytes, and a detail with the predicted bytes, marked where they miss."""
     if not (quantity.is_always_measured or any(map(quantity.text, rows))):
         return []
     ran = [row for row in rows if not row.result.compiled]
@@ -149,7 +149,7 @@ def _bytes(quantity: Quantity, rows: Sequence[MeasuredRow], has_verdict: bool) -
 
 
 def speed_column(rows: Sequence[MeasuredRow]) -> list[Column[MeasuredRow]]:
-    """Makes the column of the speed, with an interval for another one.
+    """Makes the column of the speed, with the interval for another run.
 
     Args:
         rows: The rows that have a result.
@@ -182,9 +182,9 @@ def verdict_column(rows: Sequence[MeasuredRow], reference: str) -> list[Column[M
 
 
 def range_of(row: MeasuredRow) -> tuple[float, float] | None:
-    """Returns the interval of a row's examples per second: its prediction interval, or the range of windows of a single round.
+    """Returns the interval of a row's examples per second: its prediction interval, or the range over windows of one round.
 
-    None if neither is meaningful: one window, or so few rounds that the interval goes from a number to a hundred times that.
+    None if neither is meaningful: with one window, or with so few rounds that one end is over a hundred times the other.
     """
     predicted, windows = row.speed.prediction, row.result.examples_per_second
     if predicted is not None and predicted.low is not None and predicted.high is not None:
@@ -198,20 +198,20 @@ def is_faster(row: MeasuredRow, other: MeasuredRow) -> bool:
     """Returns whether all measurements of one row are faster than all of another one.
 
     Args:
-        row: The one.
-        other: The other.
+        row: The row that may be faster.
+        other: The row that is compared with it.
     """
     ranges = range_of(row), range_of(other)
     return ranges[0] is not None and ranges[1] is not None and ranges[0][0] > ranges[1][1]
 
 
 def spell_range(row: MeasuredRow) -> str:
-    """Writes `range_of`, or why there is none; "" if nothing was timed."""
+    """Returns `range_of` as text, or why there is none; "" if nothing was timed."""
     return _interval(row) or _spread(row)
 
 
 def _interval(row: MeasuredRow) -> str:
-    """Returns the prediction interval, where there are rounds."""
+    """Returns the prediction interval as text; "" without several rounds."""
     if row.speed.prediction is None or row.speed.prediction.low is None:
         return ""
     if (ends := range_of(row)) is None:
@@ -221,7 +221,7 @@ def _interval(row: MeasuredRow) -> str:
 
 
 def _spread(row: MeasuredRow) -> str:
-    """Returns the slowest and the fastest window, where there is one round."""
+    """Returns the slowest and the fastest window as text; "" if there are several rounds."""
     rate = row.result.examples_per_second
     if _interval(row) or rate is None:
         return ""

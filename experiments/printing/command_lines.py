@@ -24,5 +24,5 @@ def wrap_command(line: str, width: int) -> str:
 
 
 def again(command: str) -> str:
-    """Returns the text with the command that repeats what was done; "" without a command."""
+    """Returns the paragraph with the command that repeats a result; "" without a command."""
     return wrap_command(f"Again: {command}", screen_width()) if command else ""

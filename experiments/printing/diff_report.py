@@ -32,7 +32,7 @@ def diff_document(found: Diffed, asked: Sequence[str]) -> Document:
 
     Args:
         found: The records and the verdict.
-        asked: What was compared, as arguments of the command.
+        asked: The arguments of the command.
     """
     verdict = found.verdict
     step = next_step(verdict, asked)
@@ -84,7 +84,7 @@ def _text(found: Diffed, step: str) -> str:
 
 
 def facts_of_diff(found: Diffed) -> list[str]:
-    """Returns the facts beside the verdict: how far apart the runs are, where it was seen before, and what else differs."""
+    """Returns facts besides the verdict: how far apart the runs are, where the cause was seen before, and other differences."""
     verdict = found.verdict
     return [
         *([verdict.first.words] if verdict.first and verdict.first.words not in verdict.headline else []),
@@ -106,17 +106,17 @@ def _spell(side: Reruns) -> str:
 
 
 def differing_first(differ: Sequence[bool], most: int) -> list[int]:
-    """Returns the places of at most so many tensors, in order: of those that differ, then of others if there is room.
+    """Returns the places of at most `most` tensors, in order: those that differ, then others if there is room.
 
     Args:
-        differ: Whether each of them differs.
-        most: How many there may be.
+        differ: Whether each tensor differs.
+        most: The most places to return.
     """
     return sorted(sorted(range(len(differ)), key=lambda place: not differ[place])[:most])
 
 
 def _measured(verdict: RecordedVerdict) -> list[str]:
-    """Returns what was compared, and what would have been seen."""
+    """Returns what was compared, and the smallest difference that would have been found."""
     said = []
     if verdict.exit_code != 4 and verdict.worst:
         bound = "" if verdict.first else "; from 10 times on it is not rounding"
@@ -134,7 +134,7 @@ def next_step(verdict: RecordedVerdict, asked: Sequence[str]) -> str:
 
     Args:
         verdict: The verdict.
-        asked: What was compared, as arguments of the command.
+        asked: The arguments of the command.
     """
     again = shlex.join(["samestep", "diff", *asked])
     step = 0 if verdict.first is None else verdict.first.step

@@ -28,7 +28,7 @@ class Case:
         name: The name of the row.
         outcome: "failure" for a wrong result, "error" for none, "skipped" if it was not tried or not judged.
         reason: Why it did not pass.
-        seconds: How long it took.
+        seconds: The seconds that it took.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """What a command prints, in every format.
+    """The output of a command, for every format.
 
     Attributes:
         name: The name of the command.
         text: Makes the text for people.
-        record: Everything for JSON, as dataclasses and plain values.
+        record: The contents of the JSON, as dataclasses and plain values.
         rows: The columns of each row, as raw numbers with their units in the names; missing values stay empty.
         cases: One test case for each row.
     """
@@ -73,7 +73,7 @@ def write(document: Document, name: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """Returns a value as JSON can hold it; null stands for a number that is not finite."""
+    """Returns a value that JSON can hold; a number that is not finite becomes null."""
     if isinstance(value, Cell):
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -86,7 +86,7 @@ def _plain(value: object) -> object:
 
 
 def _csv(document: Document) -> str:
-    """Comma-separated values; an empty one was not measured."""
+    """Returns comma-separated values; an empty one was not measured."""
     file = io.StringIO()
     writer = csv.DictWriter(file, dict.fromkeys(itertools.chain(*document.rows)), lineterminator="\n")
     writer.writeheader()

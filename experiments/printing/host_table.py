@@ -1,4 +1,4 @@
-"""What each host of a run sent and received in a step, beside its prediction."""
+"""The bytes that each host of a run sent and received in a step, with their predictions."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ def host_columns(found: Sequence[HostBytes]) -> list[Column[HostBytes]]:
     """Returns the columns of a table of hosts, in one unit.
 
     Args:
-        found: The rows.
+        found: The bytes of each host.
     """
     unit = common_unit(size for each in found for size in (each.within_bytes, each.sent_bytes, each.received_bytes))
     return [
@@ -28,7 +28,7 @@ def host_columns(found: Sequence[HostBytes]) -> list[Column[HostBytes]]:
 
 
 def spell_sum(sizes: Sequence[tuple[float, float | None]], unit: str = "KiB") -> str:
-    """Returns what one host or several send in a step, with the prediction; "" without hosts.
+    """Returns the bytes that one or several hosts send in a step, with the prediction; "" without hosts.
 
     Args:
         sizes: The measured and the predicted bytes of each host.
@@ -46,13 +46,13 @@ def host_table(result: RunResult, width: int | None) -> str:
 
     Args:
         result: The result of a run on several hosts.
-        width: The width that it has to fit into.
+        width: The characters of a line; None leaves nothing out.
     """
     return f"{table(host_columns(result.by_host), result.by_host, width)}\n\n* {MEANING}"
 
 
 def explain_between(rows: Sequence[MeasuredRow]) -> str:
-    """Returns a line on what the hosts of each row with several hosts sent each other."""
+    """Returns a line on the bytes that the hosts of each row sent to each other; "" if no row has several hosts."""
     said = []
     for row in (row for row in rows if row.result.by_host):
         sizes = [(each.sent_bytes, each.predicted_sent_bytes) for each in row.result.by_host]

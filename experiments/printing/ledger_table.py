@@ -1,4 +1,4 @@
-"""The ledger of a step as a table: every quantity as measured, as predicted, and by the textbooks."""
+"""The ledger of a step as a table: every quantity measured, predicted, and by the textbooks."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class Amount:
 
     Attributes:
         value: Bytes, seconds or a share.
-        count: The number of operations that hand over these bytes; None if it is not an operation.
+        count: The number of operations that send these bytes; None if the quantity is not an operation.
         unit: "B", "s" or "%".
     """
 
@@ -49,9 +49,9 @@ def ledger_of_run(run: Run, result: "RunResult", width: int | None = None) -> st
     """Returns the ledger of a run's step: measured, predicted, and by the textbooks.
 
     Args:
-        run: What was trained.
-        result: What came of it.
-        width: What it has to fit into; the screen, unless given.
+        run: The run.
+        result: Its result.
+        width: The characters of a line; those of the screen, unless given.
     """
     first = result.processes[0]
     seconds = {"busy": first.busy_seconds, "idle": first.idle_seconds}
@@ -73,7 +73,7 @@ def ledger_table(
         measured: The ledger of a run; without it the table has no columns of measurements.
         textbook: The formulas of the textbooks.
         seconds: The measured seconds without predictions: "busy", "idle".
-        width: What it has to fit into; the screen, unless given.
+        width: The characters of a line; those of the screen, unless given.
     """
     width = width or screen_width()
     expected, found = quantities(predicted), quantities(measured) if measured else {}
@@ -92,7 +92,7 @@ def ledger_table(
 
 
 def quantities(ledger: Ledger) -> dict[str, Amount]:
-    """Returns everything in a ledger by name, in the order in which it is shown."""
+    """Returns all amounts of a ledger by name, in the order of the table."""
     found = {}
     for each in _MEMORY:
         held = [count for row in ledger.footprints if (count := each.held(row)) is not None]
@@ -113,8 +113,8 @@ def relative_error(measured: Amount | None, predicted: Amount | None) -> str:
     """Returns how far a measurement is from its prediction: "exact", or in percent of the prediction.
 
     Args:
-        measured: None if it was not measured.
-        predicted: None if it was not predicted.
+        measured: The measurement; None if there is none.
+        predicted: The prediction; None if there is none.
     """
     if measured is None or predicted is None:
         return ""

@@ -22,7 +22,7 @@ _REDUCED = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Understood:
-    """What was found out about a model in one framework.
+    """The findings about a model in one framework.
 
     Attributes:
         framework: Its framework.
@@ -40,7 +40,7 @@ def model_document(source: str, found: Sequence[Understood]) -> Document:
 
     Args:
         source: The model, as the user named it.
-        found: What was found out about it, by framework.
+        found: The findings about it, one for each framework.
     """
     rows = [
         {"row": row, "takes_it": not why, "why_not": why}
@@ -88,7 +88,7 @@ def _remarks(about: Description, name: str, param: Param) -> Iterator[str]:
 
 
 def _facts(about: Description) -> Iterator[str]:
-    """Yields a sentence for each thing that was found out."""
+    """Yields a sentence for each finding."""
     yield f"Inputs: {_array(about.inputs)}. Targets: {_array(about.targets)}."
     ignored = "; targets below 0 do not count" if about.ignores else ""
     yield f"Loss: {about.loss}, {_REDUCED[about.reduction]}{ignored}. Metric: {about.metric}."

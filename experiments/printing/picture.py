@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
 
 SMALL = RunConfig(workload="synthetic-mlp+width=32", batch_size=48, steps=4, optimizer=DEFAULT, parity=False)
-"""What is trained for a drawing: AdamW, whose state is twice the parameters. DDP has found its buckets after two steps."""
+"""The request for a drawing: AdamW has a state of twice the parameters, and DDP has found its buckets after two steps."""
 DEVICES = 2
 _SEQUENCES = "synthetic-gpt+layers=1+heads=2+width=8+context=8"
 _WORKLOADS = {"positions": _SEQUENCES, "stacked": f"{_SEQUENCES}+experts=4"}
-"""What is trained for a strategy that cuts something that not every model has."""
+"""Dimension that not every model has -> the workload for strategies that cut it."""
 
 
 def small_request(cell: str) -> RunConfig:
     """Returns the request of the run that is drawn.
 
     Args:
-        cell: As in `torch:fsdp+devices=4`; by default two devices.
+        cell: A cell such as `torch:fsdp+devices=4`; without a number it gets two devices.
     """
     config = Cell.parse(cell).apply_to(SMALL)
     axes = strategy_info(config.framework, config.strategy).axes
@@ -48,7 +48,7 @@ def small_run(cell: str) -> tuple[Run, Launch]:
     """Returns the run that is drawn, checked but not started.
 
     Args:
-        cell: As in `torch:fsdp+devices=4`.
+        cell: A cell such as `torch:fsdp+devices=4`.
 
     Raises:
         ConfigError: There is no such cell, or it trains nothing.
@@ -84,7 +84,7 @@ def draw(launcher: "Launcher", cells: Sequence[str]) -> Element:
 
     Args:
         launcher: Starts their runs, one after the other.
-        cells: One or several.
+        cells: The cells of the strategies.
 
     Raises:
         SamestepError: One cannot be run here, or failed.
@@ -109,7 +109,7 @@ def write_picture(cells: Sequence[str], out: str | None) -> Path:
     """Draws strategies into a file.
 
     Args:
-        cells: One or several, next to each other.
+        cells: The cells of the strategies, which are drawn next to each other.
         out: The file; by default one named after the cells.
 
     Raises:
@@ -131,6 +131,6 @@ def file_name(cell: str) -> str:
     """Returns a cell as the stem of a file's name.
 
     Args:
-        cell: As in `torch:hybrid+mesh=pipe=2,tensor=2`.
+        cell: A cell such as `torch:hybrid+mesh=pipe=2,tensor=2`.
     """
     return "".join(letter if letter.isalnum() or letter in "_=" else "-" for letter in cell)

@@ -21,7 +21,7 @@ def port_document(case: PortCase, verdict: PortVerdict) -> Document:
 
     Args:
         case: Both implementations.
-        verdict: The verdict of these.
+        verdict: The verdict on them.
     """
     a, b = case.frameworks
     rows = [
@@ -59,7 +59,7 @@ def _number(value: float | None) -> float | None:
 
 
 def _off(layer: Aligned) -> dict[str, float | None]:
-    """Returns how far the two are apart, relative to the largest element; None where one has nothing to compare."""
+    """Returns the differences of the two, relative to the largest element; None where one has nothing to compare."""
     return {
         name: None if both is None else apart(*both)
         for name, both in (("inputs", layer.inputs), ("outputs", layer.output), ("gradients", layer.gradient))

@@ -14,17 +14,17 @@ from samestep.experiments.cli.ending import drawing_stream
 _SECONDS_BETWEEN_LINES = 5.0
 _BAR_WIDTH = 20
 _TELLING_SHARE = 0.1
-"""The first steps of a run say little about the others: they compile, and connect."""
+"""The share of the steps after which a run's remaining time is estimated; the first steps compile and connect."""
 Begin = Callable[[Run, str], Progress]
-"""A function that is called with a run that begins and its name, and returns the function to call at the end of its windows."""
+"""A function that is called with a run that begins and its name; it returns the function to call at the end of each window."""
 
 
 @dataclasses.dataclass
 class Timetable:
-    """The runs that remain, and how long they will take.
+    """The remaining runs, and how long they will take.
 
     Attributes:
-        todo: The cell of each, in their order; the first one runs now, or comes next.
+        todo: The cells of the remaining runs, in order; the first one runs now, or comes next.
         took: Cell -> the seconds of its finished runs.
     """
 
@@ -37,14 +37,14 @@ class Timetable:
 
     @property
     def done(self) -> int:
-        """How many runs are done."""
+        """The number of runs that are done."""
         return self.total - len(self.todo)
 
     def finish(self, seconds: float | None = None) -> None:
         """Moves on to the next run.
 
         Args:
-            seconds: How long the first one took; None if it was not run after all.
+            seconds: The seconds that the current run took; None if it was not run after all.
         """
         self.took.setdefault(self.todo.pop(0), []).extend([] if seconds is None else [seconds])
         self._began = time.monotonic()
@@ -52,8 +52,8 @@ class Timetable:
     def left_seconds(self, share: float = 0.0) -> float | None:
         """Returns how long the rest will take; None if that is not known yet.
 
-        A run is expected to take as long as the runs of its cell, or else those of the other cells, or else as its own first
-        part suggests.
+        A run is expected to take as long as earlier runs of its cell, or else as those of other cells, or else in proportion
+        to its own first part.
 
         Args:
             share: The share of the current run's steps that are done.
@@ -72,7 +72,7 @@ class Timetable:
         """Returns how far the runs are, in words.
 
         Args:
-            share: As for `left_seconds`.
+            share: As in `left_seconds`.
         """
         left = self.left_seconds(share)
         counted = [f"{self.done} of {self.total} runs"] if self.total > 1 else []
@@ -92,7 +92,7 @@ def show_progress(run: Run, label: str) -> Iterator[Progress]:
     """Shows the progress of one run on stderr while it lasts.
 
     Args:
-        run: What is running.
+        run: The run.
         label: Its name.
     """
     if sys.stderr.isatty():
@@ -107,7 +107,7 @@ def show_runs(timetable: Timetable) -> Iterator[Begin]:
     """Shows the progress of runs, one after the other, on stderr while they last.
 
     Args:
-        timetable: Their timetable, which its owner updates.
+        timetable: The timetable of the runs, which its owner updates.
     """
     if sys.stderr.isatty():
         with _bar(timetable) as begin:
@@ -118,7 +118,7 @@ def show_runs(timetable: Timetable) -> Iterator[Begin]:
 
 @contextlib.contextmanager
 def _bar(timetable: Timetable) -> Iterator[Begin]:
-    """One bar over all runs; each moves it step by step."""
+    """Shows one bar for all runs; each step moves it."""
     from rich.console import Console  # here: only a terminal needs it
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
@@ -130,7 +130,7 @@ def _bar(timetable: Timetable) -> Iterator[Begin]:
 
         def show(label: str, share: float, what: str) -> None:
             said = "; ".join(filter(None, (timetable.describe(share), f"{label}: {what}")))
-            room = max(0, console.width - _BAR_WIDTH - 1)  # else the bar would shrink
+            room = max(0, console.width - _BAR_WIDTH - 1)  # longer text would shrink the bar
             bar.update(task, description=said[:room], completed=timetable.done + share)
 
         def begin(run: Run, label: str) -> Progress:

@@ -1,4 +1,4 @@
-"""The numbers of a result as columns for programs, named as in `result.json`; and such columns as a data frame."""
+"""The numbers of a result as columns for programs, named as in `result.json`, and as a data frame."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ _LEFT_OUT = ("config", "status")
 
 
 def figures(result: RunResult | None) -> dict[str, Scalar]:
-    """Returns the columns of one result: its plain fields, those of its parts, and every quantity; each None without a result."""
+    """Returns the columns of a result: its plain fields, those of its parts, and every quantity; all None without a result."""
     row = MeasuredRow.of(result) if result else None
     found: dict[str, Scalar] = _plain_fields(RunResult, result)
     for quantity in QUANTITIES:
@@ -40,7 +40,7 @@ _hints = functools.cache(typing.get_type_hints)
 
 
 def _plain_fields(kind: type, value: object, prefix: str = "") -> dict[str, Scalar]:
-    """Returns the numbers and words that a dataclass holds, itself or in a dataclass of its own: `parity_steps`."""
+    """Returns the numbers and words of a dataclass and of the dataclasses in it, whose names become prefixes: `parity_steps`."""
     columns = {}
     for name, declared in _hints(kind).items():
         union = isinstance(declared, types.UnionType)
@@ -64,7 +64,7 @@ def frame(rows: Sequence[Mapping[str, object]], library: str) -> "pandas.DataFra
 
     Raises:
         ConfigError: The library is not supported.
-        Unavailable: It is not installed.
+        Unavailable: The library is not installed.
     """
     if library not in LIBRARIES:
         raise unknown("library", library, LIBRARIES)

@@ -11,7 +11,7 @@ from samestep.experiments.printing.host_table import spell_sum
 from samestep.experiments.printing.text import count, fill, paragraphs, sharing, short, spell
 
 Line = tuple[Scaling, ScalingPoint]
-"""A line of the table: a row, and one number of its devices."""
+"""A line of the table: a row, and one of its numbers of devices."""
 COLUMNS: tuple[Column[Line], ...] = (
     Column("strategy", lambda line: line[0].name if line[1] is line[0].points[0] else ""),
     Column("devices", lambda line: str(line[1].devices)),
@@ -76,7 +76,7 @@ def _write(found: Sequence[Scaling]) -> str:
 
 
 def title_of(found: Sequence[Scaling]) -> str:
-    """Returns the title of rows that scale in one way, with a note if there are not enough cores."""
+    """Returns the title of rows with the same kind of scaling, with a note if there are not enough cores."""
     kind = found[0].kind
     what = {"strong": "the global batch stays the same", "weak": "the batch of each device stays the same"}
     short_of = sorted({(p.devices, p.cores) for each in found for p in each.points if "shared-cores" in p.confounds})
@@ -98,7 +98,7 @@ def _interval(point: ScalingPoint) -> str:
 
 
 def explain_fit(found: Scaling) -> str:
-    """Returns a sentence on the serial share, with a limit of the speed-up as far as the rounds support one."""
+    """Returns a sentence on the serial share, with a limit of the speed-up if the rounds support one."""
     fitted = [point for point in found.points if point.rate and not point.confounds]
     if found.serial_share is None:
         how = (

@@ -1,4 +1,4 @@
-"""Results as tables that fit the screen: one line for each run, with every measurement beside its prediction."""
+"""Results as tables that fit the screen: a line for each run, with predictions next to the measurements."""
 
 import math
 import statistics
@@ -25,7 +25,7 @@ from samestep.experiments.printing.columns import (
 from samestep.experiments.printing.text import bullets, count, fill, github, paragraphs, screen_width, sharing
 
 EXCEPTIONS = 3
-"""The most exceptions with which a common value is in the caption and not a column."""
+"""A common value with at most this many exceptions is in the caption and not in a column."""
 IMPORT_INCLUDED = "the import of the framework included"
 
 
@@ -40,9 +40,9 @@ def comparison(
 
     Args:
         measured: The rows with a result.
-        failures: Cell and status of what left no result; they get a row each.
-        width: What it has to fit into; the screen, unless given.
-        wide: Whether to show every column in one line a row, however wide that is.
+        failures: The cell and the status of each row without a result.
+        width: The characters of a line; those of the screen, unless given.
+        wide: Whether to show every column on one line a row, even if wider than the screen.
         leave_out: The headers of columns that are not shown.
     """
     width = width or screen_width()
@@ -65,7 +65,7 @@ def comparison(
 
 
 def _meanings(shown: Sequence[Column[Row]], rows: Sequence[MeasuredRow]) -> list[str]:
-    """Returns what columns mean, what is emulated, and which predictions miss."""
+    """Returns the meanings of the columns, what is emulated, and which predictions miss."""
     emulated = explain_emulations([row.result for row in rows])
     return meanings(joined(shown)) + emulated + explain_misses((row.name, row.result) for row in rows)
 
@@ -76,9 +76,9 @@ def said_once(measured: Sequence[MeasuredRow]) -> list[str]:
 
 
 def _in_common(column: Column[MeasuredRow], measured: Sequence[MeasuredRow]) -> str | None:
-    """Returns what (nearly) all rows have in a column, and the exceptions; None if those are too many."""
+    """Returns the value that (nearly) all rows have in a column, and the exceptions; None if there are too many."""
     rows = [(row, text) for row in measured if (text := column.value(row))]
-    # The oracle makes no rule.
+    # The oracle's value does not count, unless there is no other.
     ruling = [value for row, value in rows if not row.result.is_oracle] or [value for _, value in rows]
     usual = statistics.mode(ruling) if ruling else ""
     exceptions = sharing((value, row.name) for row, value in rows if value != usual)
@@ -89,11 +89,11 @@ def _in_common(column: Column[MeasuredRow], measured: Sequence[MeasuredRow]) -> 
 
 
 def caption(measured: Sequence[MeasuredRow], width: int | None = None) -> str:
-    """Returns what the rows of a comparison have in common; "" without rows.
+    """Returns the caption with what the rows of a comparison have in common; "" without rows.
 
     Args:
         measured: The rows.
-        width: What it has to fit into; the screen, unless given.
+        width: The characters of a line; those of the screen, unless given.
     """
     if not measured:
         return ""
@@ -116,7 +116,7 @@ def caption(measured: Sequence[MeasuredRow], width: int | None = None) -> str:
 
 
 def _hosts(rows: Sequence[MeasuredRow]) -> str:
-    """Says where an engine started the processes of each row; "" if none did."""
+    """Returns the hosts on which an engine started each row; "" if none did."""
     spread = [(row.result.hosts, row.name) for row in rows if row.result.hosts]
     ran = sharing((" and ".join(host["host"] for host in hosts), name) for hosts, name in spread)
     said = [f"on {where}: {', '.join(rows)}" for where, rows in ran.items()]
@@ -130,11 +130,11 @@ _FACTS: Sequence[Callable[[RunResult], str]] = (
     lambda r: f"seed {r.seed}",
     lambda r: spell_switched(r.config),
 )
-"""What the caption says about rows that agree in it."""
+"""Facts that the caption states if all rows agree in them."""
 
 
 def _shared_workload(results: Sequence[RunResult]) -> str:
-    """Returns the workload of all rows, with those sizes in which they do not differ."""
+    """Returns the workload of all rows, with the sizes that they share."""
     names, sizes = zip(*(split_spelling(result.workload) for result in results), strict=True)
     same = dict(set.intersection(*(set(each.items()) for each in sizes)))
     return resize(names[0], {name: size for name, size in sizes[0].items() if name in same})
@@ -162,7 +162,7 @@ def verdict(results: Sequence[RunResult]) -> str:
 
 
 def _judged_as(result: RunResult) -> str:
-    """Returns what decided how far a run might be off: its dtype, a bound of its own, or that rounding is amplified."""
+    """Returns what decided how far a run may deviate: its dtype, a separate bound, or amplified rounding."""
     if result.parity.is_amplified:
         return f"amplified {result.arithmetic}"
     numbers = result.arithmetic
@@ -170,7 +170,7 @@ def _judged_as(result: RunResult) -> str:
 
 
 def _steps(judged: Sequence[RunResult]) -> str:
-    """Whose steps were taken, the oracle's or those of a user's model on one device, and how many of them were judged."""
+    """Returns whose steps were taken, the oracle's or those of a user's model on one device, and how many were judged."""
     counts, taken = {r.parity.steps for r in judged}, max(len(r.losses) for r in judged)
     least, most = min(counts), max(counts)
     span = f"{least}" if least == most else f"{least} to {most}"
@@ -204,7 +204,7 @@ def compiled_steps(results: Sequence[RunResult]) -> str:
 
 
 def _alone(result: RunResult) -> str:
-    """Returns the table of one run, a row for each quantity, and what they mean."""
+    """Returns the table of one run, a row for each quantity, and the meanings of these."""
     alone = MeasuredRow.of(result)
     every = columns(shared_columns([alone]), [alone], IMPORT_INCLUDED)
     own = measures(result)

@@ -12,13 +12,13 @@ Thing = TypeVar("Thing")
 PIPED_WIDTH = 120
 """The width of output to a file or another program, independent of the terminal."""
 _LONG_NAME = 30
-"""The number of characters from which on a name may be broken; shorter ones, and numbers, are not."""
+"""A name with more characters may be broken; shorter names and numbers stay whole."""
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-"""The units, each of which is 1024 of the one before."""
+"""The units of bytes, each of which is 1024 times the one before."""
 
 
 def screen_width() -> int:
-    """Returns how many characters fit into a line, by COLUMNS, or else the terminal, or else `PIPED_WIDTH`."""
+    """Returns the number of characters of a line: from COLUMNS, or else the terminal's, or else `PIPED_WIDTH`."""
     return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
 
 
@@ -39,9 +39,9 @@ def github(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | N
 
 
 def _parts(text: str) -> list[tuple[str, str]]:
-    """Returns what a cell may be broken into, each with what stands before it in a line.
+    """Returns the parts between which a cell may be broken, each with the separator before it.
 
-    An option of a strategy is a word. A long name, as that of a layer or a file, may be broken after its dots and slashes.
+    An option of a strategy is one part. A long name, such as that of a layer or a file, may be broken after dots and slashes.
     """
     words = re.sub(r"\+(?=\w+=)", " +", text).split()
     names = [re.findall(r".+?[./](?=\w)|.+", word) if len(word) > _LONG_NAME else [word] for word in words]
@@ -62,7 +62,7 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def least_width(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Returns the width of a table of which only the first column is wrapped, part by part.
+    """Returns the width of a table in which only the first column is wrapped, as far as possible.
 
     Args:
         headers: One header for each column.
@@ -81,7 +81,7 @@ def _table_width(widths: Sequence[int]) -> int:
 
 
 def _column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[int]:
-    """Returns the widest columns cut down alike until all fit into a width; not into headers, nor into a part."""
+    """Returns the widths of columns that fit: the widest ones shrink equally, but not below their headers or longest parts."""
     columns = list(zip(headers, *rows, strict=True))
     natural = [max(map(len, column)) for column in columns]
     least = [max(len(column[0]), _longest_part(column[1:])) for column in columns]
@@ -114,7 +114,7 @@ def paragraphs(*parts: str) -> str:
 
 
 def percent_off(measured: float, predicted: float, digits: int = 0) -> str:
-    """Returns how far a number is from its prediction, in percent of the prediction, with a sign that is never that of -0.
+    """Returns how far a number is from its prediction, in percent of the prediction, with a sign; zero is never "-0".
 
     Args:
         measured: The number.
@@ -129,7 +129,7 @@ def marked(name: object, is_emulated: object) -> str:
 
     Args:
         name: The name, or a cell.
-        is_emulated: Whether it is emulated, or what runs in its place.
+        is_emulated: Whether it is emulated, as a boolean or as the text of the emulation.
     """
     return f"{name}{' (emulated)' if is_emulated else ''}"
 
@@ -138,8 +138,8 @@ def explain_emulation(strategy: str, emulation: str) -> str:
     """Returns a line on what runs in place of a strategy that is marked as emulated.
 
     Args:
-        strategy: Its name.
-        emulation: As in the catalogue.
+        strategy: The name of the strategy.
+        emulation: The text of the catalogue.
     """
     return f"{strategy} is emulated: {emulation.removeprefix('emulated: ')}"
 
@@ -148,7 +148,7 @@ def sharing(pairs: Iterable[tuple[Shared, Thing]]) -> dict[Shared, list[Thing]]:
     """Groups things by what they have in common.
 
     Args:
-        pairs: A property of a thing, and the thing.
+        pairs: The common property of each thing, and the thing.
     """
     found: dict[Shared, list[Thing]] = {}
     for shared, thing in pairs:
@@ -160,7 +160,7 @@ def bullets(lines: Iterable[str], width: int | None = None) -> str:
     """Returns a list, its lines wrapped.
 
     Args:
-        lines: Its items.
+        lines: The items.
         width: The width in characters; by default the screen's.
     """
     return "\n".join(fill(f"* {line}", width, "  ") for line in lines)
@@ -177,12 +177,12 @@ def count(number: int, noun: str) -> str:
 
 
 def shape(sizes: Iterable[int]) -> str:
-    """Returns the shape of an array for a table: [32,20] without a space, at which a narrow cell would be broken."""
+    """Returns the shape of an array for a table, as in [32,20], without a space at which a narrow cell would be broken."""
     return f"[{','.join(map(str, sizes))}]"
 
 
 def size(count: float | None) -> str:
-    """Spells bytes in the largest fitting unit, where KiB is 1024; "" for bytes that were not counted."""
+    """Returns bytes in the largest fitting unit, where a KiB is 1024 bytes; "" for bytes that were not counted."""
     if count is None or abs(count) < 1024:
         return "" if count is None else f"{count:.0f} B"
     power = min(len(UNITS) - 1, int(math.log(abs(count), 1024)))
@@ -196,7 +196,7 @@ def common_unit(counts: Iterable[float]) -> str:
 
 
 def in_unit(count: float, unit: str) -> str:
-    """Returns a byte count in a unit, with at most four digits; nothing is spelled 0.
+    """Returns a byte count in a unit, with at most four digits; zero is "0".
 
     Args:
         count: The count of bytes.
@@ -210,28 +210,28 @@ def in_unit(count: float, unit: str) -> str:
 
 
 def short(number: float) -> str:
-    """Returns a number with its first three digits: 57.2k for 57,238."""
+    """Returns a number rounded to three digits, as in 57.2k for 57,238."""
     rounded = float(f"{number:.3g}")
     scale, unit = next(((s, u) for s, u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(rounded) >= s), (1.0, ""))
     return f"{rounded / scale:#.3g}".rstrip(".") + unit
 
 
 def plain_number(value: float) -> str:
-    """Returns a number with three digits and without a power of ten."""
+    """Returns a number with at least three digits, without a power of ten unless it is tiny."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def large_number(count: float) -> str:
-    """Returns a number that may be large in words and digits: 529.6 billion, 12.3 million, 502,240, 2.54."""
+    """Returns a number with the word for its magnitude if it is large: 529.6 billion, 12.3 million, 502,240, 2.54."""
     names = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
     return next((f"{count / scale:.4g} {name}" for scale, name in names if count >= scale), plain_number(count))
 
 
 def spell(number: float | None, form: str) -> str:
-    """Returns a number in a format; "" stands for one that was not measured.
+    """Returns a number in a format; "" for one that was not measured.
 
     Args:
         number: The number, or None.
-        form: How to format it, as for `format`.
+        form: A format specification, as for `format`.
     """
     return "" if number is None else format(number, form)

@@ -22,11 +22,11 @@ class Span:
         step: The number of the traced step.
         start: The start, in microseconds since the first of them began.
         end: The end, in microseconds since the first of them began.
-        meeting: What all ends of a transfer have in common; "" if that is not known.
-        ranks: How many take part in a collective; 0 of what is none.
+        meeting: The text that all ends of a transfer share; "" if it is not known.
+        ranks: The number of ranks in a collective; 0 for anything else.
         stage: The stage of a pipeline.
-        microbatch: The microbatch of a pipeline.
-        bytes: That were handed over.
+        microbatch: The micro-batch of a pipeline.
+        bytes: The bytes that were sent.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Device:
 
     @property
     def flights(self) -> list[Sequence[Span]]:
-        """What was done in each of the lanes that communicate."""
+        """The activities of each lane that communicates."""
         return [spans for lane, spans in self.lanes.items() if lane.startswith("communicate")]
 
     @property
     def transfers(self) -> list[Span]:
-        """What was done in all of them."""
+        """The activities of all lanes that communicate."""
         return list(itertools.chain(*self.flights))
 
     def overlap(self, step: int) -> tuple[float, float]:
@@ -72,7 +72,7 @@ class Device:
 
 
 def _joined(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Returns the times that are covered by any of some spans."""
+    """Returns the union of intervals, as intervals that do not touch."""
     found: list[tuple[float, float]] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -84,7 +84,7 @@ def _joined(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """What all devices of a run did in its traced steps.
+    """The activities of all devices of a run in its traced steps.
 
     Attributes:
         devices: The devices, in order.
@@ -109,7 +109,7 @@ class Trace:
         return min(self.steps, key=lambda step: self.bounds(step)[1] - self.bounds(step)[0])
 
     def overlap(self) -> tuple[float, float]:
-        """Returns how long a device has transfers in flight, and how long of that it computes the backward pass.
+        """Returns how long a device has transfers in flight, and for how long of that time it computes the backward pass.
 
         Returns:
             Microseconds for each step: the mean over devices, in the median step.

@@ -1,4 +1,4 @@
-"""Runs a command that the user did not start: it has no terminal, and it and what it started end with this process."""
+"""Runs a command that the user did not start. It has no terminal, and it ends with this process, as does all it started."""
 
 import os
 import signal
@@ -20,13 +20,13 @@ class BackgroundCommand:
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], output: int, directory: Path | None
     ) -> None:
-        """Starts it.
+        """Starts the command.
 
         Args:
-            command: Its words.
-            environment: Its environment, by whose options it is known what it started.
-            output: Where its output and errors go.
-            directory: Where it is started; here, unless given.
+            command: The words of the command.
+            environment: Its environment, by which the processes that it started are recognized.
+            output: The descriptor of the file for its output and errors.
+            directory: Its working directory; by default the current one.
         """
         self._mark = f"{VARIABLE}={environment[VARIABLE]}".encode()
         with hold_signals():
@@ -36,23 +36,23 @@ class BackgroundCommand:
             STARTED.append(self)
 
     def wait(self) -> int:
-        """Waits for its end; returns its exit code."""
+        """Waits until the command has ended; returns its exit code."""
         try:
             return self._process.wait()
         finally:
             self.close()
 
     def close(self) -> Sequence[Process]:
-        """Ends it if it runs, and what it started; returns what could not be ended."""
+        """Ends the command if it runs, and all it started; returns the processes that could not be ended."""
         with hold_signals():
             if self in STARTED:
                 STARTED.remove(self)
             return self._end()
 
     def _end(self) -> list[Process]:
-        """Asks it to end, as torchrun then ends its workers; what is still there after a while is killed.
+        """Asks the command to end, as torchrun then ends its workers; processes that still run after a while are killed.
 
-        If it has ended, what it left is given that while as well: a forked rank may still write its last step.
+        If it has ended, the processes that it left get the same time: a forked rank may still write its last step.
         """
         is_over = self._process.poll() is not None
         seen = [*(() if is_over else descendants([self._process.pid])), *self._left()]
@@ -68,12 +68,12 @@ class BackgroundCommand:
         return kill_all(lambda: self._alive(seen))
 
     def _alive(self, seen: Sequence[Process]) -> list[Process]:
-        """Returns what is still there of these processes, and what was started since."""
+        """Returns those of the processes that still run, and those that were started since."""
         self._process.poll()
         return [*{each.pid: each for each in (*seen, *self._left()) if each.is_alive}.values()]
 
     def _left(self) -> list[Process]:
-        """Returns the processes that have its environment, wherever they hang by now."""
+        """Returns the processes with the environment of the command, whatever their parent is by now."""
         others = (int(path.name) for path in Path("/proc").glob("[0-9]*") if path.name != str(self._process.pid))
         found = [look(pid) for pid in others if self._mark in read_environment(pid)]
         return [each for each in found if each is not None]

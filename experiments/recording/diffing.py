@@ -38,9 +38,9 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
     """Judges two records.
 
     Args:
-        a: The run that the other is compared with, and its reruns.
-        b: The other.
-        num_steps: How many steps perturbed reruns take, at most.
+        a: The first run, whose reruns are the yardstick.
+        b: The second run, which is compared with A.
+        num_steps: The most steps of perturbed reruns.
 
     Raises:
         ConfigError: They have nothing in common, or are damaged.
@@ -76,8 +76,8 @@ def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
     """Judges two records without running anything: by the reruns that are kept in A, or by unit roundoffs if there are none.
 
     Args:
-        a: The run that the other is held against.
-        b: The other.
+        a: The first run, whose reruns are the yardstick.
+        b: The second run, which is compared with A.
 
     Raises:
         ConfigError: They have nothing in common, or are damaged.
@@ -100,14 +100,14 @@ def _as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
 
 
 def _resumed(a: Reruns, b: Reruns, first: RecordedVerdict) -> Diffed | None:
-    """Returns what is said if one goes on where the other was; None if both begin with the same weights, or with unlike ones."""
+    """Judges two runs if one continues the other; None if both begin with the same weights, or if neither continues the other."""
     has_other_start = first.first is not None and first.first.phase == "initial weights"
     verdict = judge_resumed(a.run, b.run) if has_other_start else None
     return None if verdict is None else Diffed(verdict, a, b)
 
 
 def _alike(side: Reruns) -> list[RecordedRun]:
-    """Returns the reruns that are kept; none if one is of other steps. They may have other examples if one was made twice."""
+    """Returns the kept reruns; none if one took other steps. Other examples are allowed if making a rerun twice repeats them."""
     runs, again = side.kept(), side.kept(AGAIN)
     others = [seed for seed, run in runs.items() if not repeats_itself(side.run, run)]
     are_computed = any(seed in again and repeats_itself(runs[seed], again[seed]) for seed in others)
@@ -124,12 +124,12 @@ def _is_settled(a: Reruns, first: RecordedVerdict) -> bool:
 
 
 def _may_be_computed(a: Reruns, first: RecordedVerdict, num_steps: int) -> bool:
-    """Returns whether examples that differ may be computed from the weights: then A has others where its weights are moved.
+    """Returns whether differing examples may be computed from the weights; A then has others once its weights are perturbed.
 
     Args:
-        a: The run that the other is held against.
-        first: What is said without reruns.
-        num_steps: How many steps perturbed reruns take, at most.
+        a: The first run.
+        first: The verdict without reruns.
+        num_steps: The most steps of perturbed reruns.
     """
     if a.run.header.is_float64 or first.kind != "unnamed" or first.first is None or first.first.phase != "data":
         return False
@@ -140,12 +140,12 @@ def _may_be_computed(a: Reruns, first: RecordedVerdict, num_steps: int) -> bool:
 
 
 def _find_random(a: Reruns) -> NotRepeated | None:
-    """Returns that A does not repeat itself, if the first step of one rerun and of the same rerun once more are not the same.
+    """Returns an error if A does not repeat itself: the first step of a rerun differs when the rerun is made again.
 
     How far such a script is from itself is no yardstick that could show it: by that, everything repeats itself.
 
     Args:
-        a: The run that the other is held against.
+        a: The first run.
     """
     with contextlib.suppress(SamestepError):
         (once,), (again,) = a.perturbed(SEEDS[:1], 1), a.perturbed(SEEDS[:1], 1, AGAIN)
@@ -159,7 +159,7 @@ def _find_random(a: Reruns) -> NotRepeated | None:
 
 
 def _without_seed(a: Reruns, b: Reruns, error: NotRepeated) -> Diffed:
-    """Says what needs no yardstick: a run that is different each time has none."""
+    """Judges without a yardstick, since a run that is different each time has none."""
     verdict = judge(a.run, b.run)
     if not verdict.is_exact:
         verdict = dataclasses.replace(verdict, kind="unknown", need="seed", causes=(), worst=0.0, resolution=None)
@@ -167,17 +167,17 @@ def _without_seed(a: Reruns, b: Reruns, error: NotRepeated) -> Diffed:
 
 
 def _by_reruns_of_b(a: Reruns, b: Reruns, length: int, why: str) -> Diffed:
-    """Judges by how far rounding takes B, which is as far as it takes A if both take the same steps.
+    """Judges by how far rounding moves B; it moves A equally far if both take the same steps.
 
     Args:
-        a: The run that the other is held against.
-        b: The other.
-        length: How many steps reruns take.
+        a: The first run, whose reruns are the yardstick.
+        b: The second run, which is compared with A.
+        length: The number of steps of reruns.
         why: Why A cannot be run again.
     """
     runs = perturbed(b, SEEDS, length)
     verdict = try_further(a, b, [], runs, judge_by_reruns(a.run, b.run, [], runs), length)
-    if verdict.need == "float64":  # which A cannot be run in
+    if verdict.need == "float64":  # A cannot be run in float64
         verdict = dataclasses.replace(verdict, need="command")
     return Diffed(verdict, a, b, (f"A cannot be run again: {why}. Reruns of B measured how far rounding goes.",))
 

@@ -1,4 +1,4 @@
-"""Checks whether the gradients that the optimizers got are the means of the ranks' gradients."""
+"""Checks whether the gradients that optimizers get are the means of the ranks' gradients."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ class ExchangeFacts:
     """Finds gradients that were not exchanged. Each step is added once."""
 
     def __init__(self, names: Sequence[str], is_whole: np.ndarray) -> None:
-        """Has seen none.
+        """Starts without a step.
 
         Args:
             names: The names of the tensors.
@@ -23,13 +23,13 @@ class ExchangeFacts:
         self._names, self._is_whole = names, is_whole
         self._seen = 0
         self._alone = dict[str, int]()  # name -> first step
-        self._left_out = dict[int, dict[str, int]]()  # likewise, by rank
+        self._left_out = dict[int, dict[str, int]]()  # rank -> the same
 
     def add(self, ranks: Sequence[RecordedStep]) -> None:
-        """Takes in one step.
+        """Adds one step.
 
         Args:
-            ranks: What each rank saw.
+            ranks: The step as each rank recorded it.
         """
         stats = [step.stats or {} for step in ranks]
         if len(ranks) < 2 or ranks[0].is_skipped or not all({"local", "gradient"} <= {*each} for each in stats):

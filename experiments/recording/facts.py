@@ -22,14 +22,14 @@ from samestep.experiments.recording.exchange import ExchangeFacts
 from samestep.experiments.recording.pass_facts import PassFacts
 
 _ENOUGH = 3
-"""The number of steps after which something that happened at every one of them is reported."""
+"""Something that happens in every step is reported after this number of steps."""
 
 
 class RecordFacts:
     """The facts about the steps of a record. Each step is added once, and none is kept."""
 
     def __init__(self, headers: Sequence[RecordHeader]) -> None:
-        """Has seen none.
+        """Starts without a step.
 
         Args:
             headers: The headers of the ranks.
@@ -48,10 +48,10 @@ class RecordFacts:
         self.exchange = ExchangeFacts([each.name for each in headers[0].tensors], self._is_whole)
 
     def add(self, ranks: Sequence[RecordedStep]) -> None:
-        """Takes in one step.
+        """Adds one step.
 
         Args:
-            ranks: What each rank saw.
+            ranks: The step as each rank recorded it.
         """
         first = ranks[0]
         if first.number == 0 and sum(bool(step.rows) for step in ranks) == 1 < len(ranks):
@@ -89,7 +89,7 @@ class RecordFacts:
                 self.drifted.setdefault(self.headers[0].tensors[place].name, (number, rank))
 
     def _leave_out_stages(self, bits: Sequence[np.ndarray]) -> None:
-        """Leaves out what ranks began with differently: stages of a pipeline may have tensors of the same names."""
+        """Leaves out tensors with different initial weights: stages of a pipeline may have tensors with the same names."""
         shared = min(map(len, bits))
         alike = np.arange(len(self._is_whole)) < shared
         alike[:shared] = np.all([each[:shared] == bits[0][:shared] for each in bits], axis=0)
@@ -97,7 +97,7 @@ class RecordFacts:
         self._is_whole &= alike & bool((alike & matrices).any() or not matrices.any())
 
     def _add_use(self, step: RecordedStep) -> None:
-        """Notes a step that has no loss, and the gradients of the step before, which had one."""
+        """Notes a step without a loss, and the gradients of the step with a loss before it."""
         assert step.stats is not None
         bits = step.stats["gradient"]["bits"]
         if step.losses or step.rows:
@@ -108,7 +108,7 @@ class RecordFacts:
             self._used = None
 
     def _differing(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """Returns the places of the parameters that two ranks hold whole, and differently."""
+        """Returns the places of the parameters that two ranks hold whole, and that differ."""
         shared = min(len(one), len(other))
         return np.flatnonzero((one[:shared] != other[:shared]) & self._is_whole[:shared])
 
@@ -121,7 +121,7 @@ class RecordFacts:
             self.same_examples[one, other] += Counter(step.rows) == Counter(another.rows)
 
     def names(self, found: Sequence[np.ndarray]) -> list[str]:
-        """Returns the trained parameters that some rank holds, and for which no rank has the property that was looked for.
+        """Returns the trained parameters for which no rank has a property.
 
         Args:
             found: Whether each tensor of each rank has the property.
@@ -135,7 +135,7 @@ class RecordFacts:
 
 
 def _whole(headers: Sequence[RecordHeader]) -> np.ndarray:
-    """Returns which parameters every rank holds whole, by their place."""
+    """Returns whether every rank holds the whole parameter, for each place of a tensor."""
     return np.array(
         [
             tensor.role == "parameter"
@@ -164,7 +164,7 @@ def read_facts(out: Path) -> RecordFacts | None:
 
 
 def facts_of(out: Path) -> list[str]:
-    """Returns the facts about a record, as lines, when its script has ended.
+    """Returns the facts about a record whose script has ended, as lines.
 
     Args:
         out: The directory of the record.

@@ -1,4 +1,4 @@
-"""Runs the command that the user gave in the foreground: it has the terminal, and gets every signal."""
+"""Runs the user's command in the foreground: it has the terminal, and gets every signal."""
 
 import contextlib
 import os
@@ -18,18 +18,18 @@ _ARRIVE_SECONDS = 0.1
 
 
 def run_in_foreground(command: Sequence[str], environment: Mapping[str, str], directory: Path | None) -> int:
-    """Runs a command to its end; returns its exit code, -N where signal N ended it.
+    """Runs a command to its end; returns its exit code, or -N if signal N ended it.
 
     Args:
-        command: Its words.
+        command: The words of the command.
         environment: Its environment.
-        directory: Where it is started; here, unless given.
+        directory: Its working directory; by default the current one.
     """
     waited = {*_PASSED, signal.SIGCHLD}
     with hold_signals():
-        # What a shell passes on, as in `python <(generate)`, stays open.
+        # Files that a shell passes, as in `python <(generate)`, stay open.
         process = subprocess.Popen(command, env=environment, cwd=directory, close_fds=False)
-        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # inherited; then nobody is told of an exit code
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # inherited; it would discard the exit code
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
         neighbour = _Neighbour()
@@ -40,20 +40,20 @@ def run_in_foreground(command: Sequence[str], environment: Mapping[str, str], di
                 process.send_signal(came.si_signo)
     finally:
         neighbour.end()
-        while signal.sigtimedwait(_PASSED, 0):  # what has come since the command ended would end this process
+        while signal.sigtimedwait(_PASSED, 0):  # a signal that came after the command ended would end this process
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return process.returncode
 
 
 class _Neighbour:
-    """A process of this group that lets all signals wait: what waits there was sent to the whole group.
+    """A process of this group in which all signals stay pending, which shows that a signal was sent to the whole group.
 
-    It is another program, so that what is sent to all programs of this one's name does not reach it.
+    It is another program, so signals to all programs with this one's name do not reach it.
     """
 
     def __init__(self) -> None:
-        """Starts it, where this process lets them wait. It ends with this process; without it, nothing is known of groups."""
+        """Starts it while this process blocks signals. It ends with this process; without it, groups are not recognized."""
         self._process: subprocess.Popen[bytes] | None = None
         self._got = set[int]()
         self._start()
@@ -65,13 +65,13 @@ class _Neighbour:
             )
 
     def has_got(self, number: int) -> bool:
-        """Returns whether a signal that has come here was sent to the group; it is not told of the same one again."""
+        """Returns whether a signal that has come here was sent to the group; the same signal is not counted twice."""
         waiting = 0
         time.sleep(_ARRIVE_SECONDS)
         with contextlib.suppress(OSError), open(f"/proc/{self._process and self._process.pid}/status") as status:
             waiting = next((int(line.split()[1], 16) for line in status if line.startswith("ShdPnd:")), 0)
         if came := {each for each in _PASSED if waiting & 1 << each - 1}:
-            self._got |= came  # others of these are still to come here
+            self._got |= came  # others of them have yet to come here
             self.end()
             self._start()
         if number not in self._got:
@@ -81,7 +81,7 @@ class _Neighbour:
         return True
 
     def end(self) -> None:
-        """Ends it, also where it is stopped."""
+        """Ends it, even if it is stopped."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -89,13 +89,13 @@ class _Neighbour:
 
 
 def _has_come(came: signal.struct_siginfo, command: int, neighbour: _Neighbour) -> bool:
-    """Returns whether the command, of this number, has got the signal as well.
+    """Returns whether the command with this process id has got the signal as well.
 
-    What it sends to this process is meant for its whole group, and so is what others send that reaches the group. What the kernel
-    sends of itself, as a terminal's Ctrl-C, reaches all processes of the terminal, apart from a hangup: of that, the first
-    process of the session alone is told.
+    A signal that the command sends to this process is meant for its whole group, and so is a signal of others that reaches the
+    group. A signal of the kernel, such as a terminal's Ctrl-C, reaches all processes of the terminal, except for a hangup, which
+    reaches only the first process of the session.
     """
-    has_group = neighbour.has_got(came.si_signo)  # asked of each, so that none waits there any longer
+    has_group = neighbour.has_got(came.si_signo)  # called for each signal, so none stays pending there
     if came.si_code <= 0:
         return came.si_pid == command or (has_group and _is_of_group(command))
     return came.si_signo != signal.SIGHUP or os.getsid(0) != os.getpid()

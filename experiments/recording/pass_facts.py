@@ -1,7 +1,7 @@
-"""Finds examples that came more often than others within one pass through the data, if all examples are from the data set.
+"""Finds examples that were used more often than others within one pass through the data, if all examples are from the data set.
 
-The noise that a GAN is given and the single words of a sentence are not examples of a data set. So models must be given no more
-than the DataLoader has yielded; in Keras, where that is not known, one model must be called once in a step.
+The noise for a GAN and the single words of a sentence are not examples of a data set. So models must not get more examples than
+the DataLoader has yielded; in Keras, where this number is not known, one model must be called once in a step.
 """
 
 from collections import Counter
@@ -14,20 +14,20 @@ class PassFacts:
     """The passes of a record. Each step is added once."""
 
     def __init__(self, framework: str) -> None:
-        """Has seen none.
+        """Starts without a step.
 
         Args:
-            framework: As in the header.
+            framework: The framework in the header of the record.
         """
         self._is_keras = framework == "tf"
         self._counts, self._num_loaded = list[Counter[int]](), list[int]()
         self._is_in_pass = False
 
     def add(self, ranks: Sequence[RecordedStep]) -> None:
-        """Takes in one step.
+        """Adds one step.
 
         Args:
-            ranks: What each rank saw.
+            ranks: The step as each rank recorded it.
         """
         first = ranks[0].counts
         if first.get("data_passes"):
@@ -44,7 +44,7 @@ class PassFacts:
             self._counts[-1].update(rows)
 
     def lines(self) -> Iterator[str]:
-        """Yields the finding about the first pass in which examples came more often than others."""
+        """Yields the finding about the first pass in which some examples were used more often than others."""
         for each, num_loaded in zip(self._counts, self._num_loaded, strict=True):
             least, most = min(each.values(), default=0), max(each.values(), default=0)
             if most > least and (self._is_keras or each.total() <= num_loaded):

@@ -1,4 +1,4 @@
-"""Puts back the user's files that a rerun overwrote or removed, which `injected/keeping.py` has kept."""
+"""Puts back the user's files that a rerun overwrote or removed, from the copies of `injected/keeping.py`."""
 
 import contextlib
 import filecmp
@@ -18,16 +18,16 @@ from samestep.common.files.writing import create, open_directory
 from samestep.common.files.written import opened, present
 
 _COPIES, _LIST = "kept", "kept.jsonl"
-"""The folder beside the reruns of a record that holds the copies while a command runs, and the list in it."""
+"""The folder next to the reruns of a record that holds the copies while a command runs, and the list in it."""
 _NAMED = 3
 """The most files that a message names."""
 _SECONDS = 2.0
-"""How long after the last write of a rerun whose `samestep diff` was killed its files count as unchanged by anything else."""
+"""If `samestep diff` was killed, a file counts as written by its rerun up to this long after the rerun's last entry."""
 
 
 @contextlib.contextmanager
 def keeping(reruns: Path, place: Path, say: Callable[[str], None]) -> Iterator[Path]:
-    """Keeps what a command is about to overwrite, and puts it back when the command has ended in any way.
+    """Keeps the files that a command is about to overwrite, and puts them back when the command has ended in any way.
 
     Files that the command made below its working directory are removed, since the next rerun would continue from them.
 
@@ -36,11 +36,11 @@ def keeping(reruns: Path, place: Path, say: Callable[[str], None]) -> Iterator[P
 
     Args:
         reruns: The folder of the reruns of a record, which are made one at a time.
-        place: Where the command is started.
+        place: The directory in which the command is started.
         say: Tells the user what happens to files.
 
     Raises:
-        WorkerFailed: Something could not be put back.
+        WorkerFailed: A file could not be put back.
     """
     folder = reruns / _COPIES
     with alone_in(reruns, lambda: say("is being run again by another command; this one waits ...")):
@@ -64,7 +64,7 @@ def _outermost(paths: Sequence[Path]) -> list[Path]:
 
 
 def _is_removed(path: Path) -> bool:
-    """Removes a file or link, or a folder if nothing else is in it; returns whether that worked."""
+    """Removes a file, a link, or an empty folder; returns whether that worked."""
     try:
         (path.rmdir if path.is_dir() and not path.is_symlink() else path.unlink)()
     except OSError:
@@ -75,7 +75,7 @@ def _is_removed(path: Path) -> bool:
 def _restore(
     folder: Path, entries: Sequence[Mapping[str, Any]], place: Path, say: Callable[[str], None], is_all: bool = True
 ) -> None:
-    """Puts back what a rerun changed, removes what it made below its folder, and says both."""
+    """Puts back the files that a rerun changed, removes those that it made below its folder, and reports both."""
     if restored := put_back(folder, entries, is_all):
         say(f"has its files back as they were before the rerun: {_name(restored)}.")
     # Inner ones first.
@@ -88,9 +88,9 @@ def _restore(
 
 
 def _recover(folder: Path, place: Path, say: Callable[[str], None]) -> None:
-    """Puts back what a rerun changed whose `samestep diff` was killed, but nothing that changed after it.
+    """Puts back the files that a rerun changed if its `samestep diff` was killed, except those that changed after it.
 
-    A list that came with a copied record is not believed.
+    A list that came with a copied record is not trusted.
     """
     with opened(folder, follow=False) as root:
         is_ours = _LIST in (present(root, is_changed=True) or {})
@@ -107,7 +107,7 @@ def _recover(folder: Path, place: Path, say: Callable[[str], None]) -> None:
 
 
 def _changed(path: Path) -> float:
-    """Returns when anything of a path was changed last, in seconds; 0 where nothing is there."""
+    """Returns the time of the last change of a path or its metadata, in seconds; 0 if nothing is there."""
     try:
         status = path.lstat()
     except OSError:
@@ -116,7 +116,7 @@ def _changed(path: Path) -> float:
 
 
 def _set_aside(folder: Path) -> Path:
-    """Gives copies that could not be put back a name under which no rerun looks for them."""
+    """Renames the folder of copies that could not be put back, so no rerun uses them."""
     free = next(
         path for number in itertools.count(1) if not (path := folder.with_name(f"{folder.name}-{number}")).exists()
     )
@@ -135,7 +135,7 @@ def put_back(folder: Path, entries: Sequence[Mapping[str, Any]], is_all: bool = 
         The paths that were put back.
 
     Raises:
-        WorkerFailed: Something could not be put back; the copies stay, and no later rerun puts them back.
+        WorkerFailed: A file could not be put back; the copies stay, and no later rerun puts them back.
     """
     restored, failed = [], []  # type: list[Path], list[tuple[str, str]]
     for each in entries:
@@ -152,13 +152,13 @@ def put_back(folder: Path, entries: Sequence[Mapping[str, Any]], is_all: bool = 
         raise WorkerFailed(f"{reason}; it is kept as {_set_aside(folder) / copy}.")
     if is_all:
         for copy in folder.glob("[0-9]*"):
-            copy.unlink()  # cut short as well, or of a file that still holds what it held
+            copy.unlink()  # also if it was cut short, or if the file is unchanged
         discard(folder, is_changed=True)
     return restored
 
 
 def _entries(folder: Path) -> Iterator[Mapping[str, Any]]:
-    """Yields the lines of a list, folders first and outer ones before inner ones: what is in them can be put back then."""
+    """Yields the entries of a list, folders first and outer ones before inner ones, so their files can be put back."""
     try:
         lines = read_bytes(folder / _LIST).splitlines()
     except Unreadable:
@@ -171,7 +171,7 @@ def _entries(folder: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_put_back(folder: Path, path: Path, entry: Mapping[str, Any]) -> bool:
-    """Puts one thing back; returns whether it was changed."""
+    """Puts one path back; returns whether it had changed."""
     match entry["kind"]:
         case "folder":
             if is_other := path.is_symlink() or not path.is_dir():
@@ -194,7 +194,7 @@ def _is_put_back(folder: Path, path: Path, entry: Mapping[str, Any]) -> bool:
 
 
 def _make_room(path: Path) -> None:
-    """Removes what a rerun has put where something of another kind was, and makes the folder around it."""
+    """Removes what a rerun has put in the place of something of another kind, and makes the folder around it."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -203,12 +203,12 @@ def _make_room(path: Path) -> None:
 
 
 def _put_file_back(copy: Path, path: Path, inode: Sequence[int] | None) -> None:
-    """Writes a file anew; into itself if it has other names, which hold the same.
+    """Replaces a file; if it has other names, it is overwritten in place, so that they share the contents.
 
     Args:
-        copy: What it held.
-        path: Where it is.
-        inode: Its device and number, if it had other names.
+        copy: The copy of the file.
+        path: The path of the file.
+        inode: Its device and inode number, if it had other names.
     """
     if os.path.lexists(path) and [(status := path.lstat()).st_dev, status.st_ino] == inode:
         shutil.copyfile(copy, path)
@@ -221,13 +221,13 @@ def _put_file_back(copy: Path, path: Path, inode: Sequence[int] | None) -> None:
         with contextlib.suppress(OSError):  # only root may give files away
             os.chown(unfinished, status.st_uid, status.st_gid)
         unfinished.replace(path)
-    except BaseException:  # Ctrl-C as well: the copy is still there, and the next diff puts it back
+    except BaseException:  # also for Ctrl-C: the copy still exists, and the next diff puts it back
         unfinished.unlink(missing_ok=True)
         raise
 
 
 def _is_same(copy: Path, path: Path) -> bool:
-    """Returns whether a file holds what it held: it is left alone then, for another program may have locked it."""
+    """Returns whether a file is unchanged; it is then left alone, since another program may have locked it."""
     return path.is_file() and not path.is_symlink() and filecmp.cmp(copy, path, shallow=False)
 
 
@@ -236,7 +236,7 @@ def _beside(path: Path) -> Path:
 
 
 def _is_worth_telling(path: Path) -> bool:
-    """Returns whether a user would look for a new file: it is there, is no cache, and is not temporary."""
+    """Returns whether a user would look for a new file: it exists, and is neither hidden nor temporary."""
     is_hidden = any(part.startswith(".") for part in path.parts)
     is_temporary = Path(tempfile.gettempdir()).resolve() in path.parents and Path.cwd() not in path.parents
     return os.path.lexists(path) and not (is_hidden or is_temporary)

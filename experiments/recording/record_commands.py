@@ -19,21 +19,21 @@ _PASSED = "/dev/fd/", "/proc/self/fd/"
 
 
 RunCommand = Callable[[Sequence[str], RecordOptions, Path, bool], None]
-"""(words of a command, how to record it, where to start it, whether to discard its output) -> None: runs and records it, as
-`run_again` does."""
+"""A function that runs and records a command, with the parameters of `run_again`: the words of the command, how to record it,
+where to start it, and whether to discard its output."""
 
 
 def run_again(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
     """Runs a command and records it.
 
     Args:
-        command: Its words.
-        options: How it is recorded, and into which directory.
-        directory: Where it is started.
-        is_quiet: Whether its output is thrown away; else it goes to stderr.
+        command: The words of the command.
+        options: How and into which directory it is recorded.
+        directory: The directory in which it is started.
+        is_quiet: Whether its output is discarded; otherwise it goes to stderr.
 
     Raises:
-        SamestepError: It failed.
+        SamestepError: The command failed.
     """
     ended = record_command(command, options, subprocess.DEVNULL if is_quiet else sys.stderr.fileno(), directory)
     if options.stop_after != 0 and ended.why_nothing:
@@ -45,7 +45,7 @@ def run_again(command: Sequence[str], options: RecordOptions, directory: Path, i
 
 
 def why_not_again(header: RecordHeader) -> str:
-    """Says why the command of a record cannot be run again; "" if it can.
+    """Returns why the command of a record cannot be run again; "" if it can.
 
     Args:
         header: The header of the record.
@@ -61,7 +61,7 @@ def why_not_again(header: RecordHeader) -> str:
 
 
 def start_of(header: RecordHeader) -> Path | None:
-    """Returns where to start the command of a record again: its old directory, or this one if its script is here.
+    """Returns the directory in which to rerun the command of a record: its old one, or the current one if its script is here.
 
     Args:
         header: The header of the record.
@@ -72,11 +72,11 @@ def start_of(header: RecordHeader) -> Path | None:
 
 
 def tell_command(command: Sequence[str], place: Path, record: Path) -> None:
-    """Says what is about to run, since whoever wrote a record chose its command.
+    """Prints the command that is about to run, since the author of the record chose it.
 
     Args:
-        command: Its words.
-        place: Where it is started.
+        command: The words of the command.
+        place: The directory in which it is started.
         record: The directory of the record.
     """
     said = printable(f"runs '{shlex.join(command)}' in {place}, which {record / rank_file(0)} names")
@@ -84,16 +84,16 @@ def tell_command(command: Sequence[str], place: Path, record: Path) -> None:
 
 
 def record_argument(command: Sequence[str], out: Path, weights: Path | None, is_quiet: bool = False) -> RecordedRun:
-    """Records a command that is given in the place of a record.
+    """Records a command that was given in place of a record.
 
     Args:
-        command: Its words.
+        command: The words of the command.
         out: The directory of the record.
-        weights: A .npz file that it starts from; None leaves its own.
-        is_quiet: Whether its output is thrown away; else it goes to stderr.
+        weights: The .npz file with its initial weights; None keeps its own.
+        is_quiet: Whether its output is discarded; otherwise it goes to stderr.
 
     Raises:
-        SamestepError: It failed.
+        SamestepError: The command failed.
     """
     options = RecordOptions(str(out), weights_from=None if weights is None else str(weights))
     run_again(command, options, Path.cwd(), is_quiet)

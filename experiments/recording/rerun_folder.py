@@ -15,7 +15,7 @@ FOLDER = "reruns"
 
 
 def numbered(folder: Path, pattern: str) -> list[tuple[tuple[int, ...], Path]]:
-    """Returns the entries of a folder whose names match a pattern, in the order of the numbers in them, with these numbers.
+    """Returns the entries of a folder whose names match a pattern, with the numbers in them, by which they are sorted.
 
     Args:
         folder: The folder; one that does not exist is empty.
@@ -37,7 +37,7 @@ def named(kind: str, weights: Path) -> str:
 
 
 def outermost(folder: Path) -> Path:
-    """Returns the folder of the reruns of a record, given that of one of its reruns."""
+    """Returns the folder of the reruns of the outermost record, since a rerun is a record with reruns as well."""
     return outermost(folder.parents[1]) if folder.parents[1].name == FOLDER else folder
 
 
@@ -45,7 +45,7 @@ def read_whole(directory: Path, num_steps: int) -> RecordedRun | None:
     """Returns a rerun; None if it was interrupted, or is too short.
 
     Args:
-        directory: Its directory.
+        directory: The directory of the rerun.
         num_steps: The least number of steps.
     """
     try:
@@ -60,7 +60,7 @@ def count_steps(run: RecordedRun, most: int | None = None) -> int:
 
     Args:
         run: The run, which is read only as far as necessary.
-        most: Where to stop counting.
+        most: The number at which to stop counting; None counts all.
     """
     last = -1
     for step in run.steps:

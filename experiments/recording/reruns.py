@@ -38,11 +38,11 @@ class NotRepeated(Unavailable):
     """The command of a record does not take the steps of the record again."""
 
     def __init__(self, reason: str, is_random: bool) -> None:
-        """Says why.
+        """Takes the reason.
 
         Args:
-            reason: As a clause.
-            is_random: Whether it takes other steps each time.
+            reason: The reason, as a clause.
+            is_random: Whether the command takes other steps each time.
         """
         super().__init__(reason)
         self.is_random = is_random
@@ -53,17 +53,17 @@ class Reruns:
     """The reruns of a record.
 
     Attributes:
-        run: What was recorded.
+        run: The recorded run.
         directory: The directory of the record.
         name: "A" or "B", for messages.
-        rerun: Runs a command.
+        rerun: Runs and records a command.
         is_quiet: Whether nothing is shown while a command runs.
         weights: A .npz file with the weights that the run started from; "" if those are the command's own.
-        repeated: How many first steps of the record the command is known to still take.
-        is_unsure: Whether rounding could hide that it takes other steps.
-        refusal: The error that it takes other steps, once that is known.
-        is_told: Whether the user gave the command, or was told that the record names it.
-        said: The beginning, up to the colon, of the messages about its reruns that were shown.
+        repeated: The number of first steps of the record that the command is known to take again.
+        is_unsure: Whether rounding could hide that the command takes other steps.
+        refusal: The error to raise once it is known that the command takes other steps.
+        is_told: Whether the user knows the command: as an argument, or from a message.
+        said: The messages about its reruns that were shown, up to their colons.
     """
 
     run: RecordedRun
@@ -96,7 +96,7 @@ class Reruns:
         ]
 
     def kept(self, name: str = "perturbed") -> dict[int, RecordedRun]:
-        """Returns the existing perturbed reruns of a name by seed: for each the last one, which is the longest."""
+        """Returns the existing perturbed reruns of a name, by seed. Of several, the last one counts, which is the longest."""
         places = numbered(self.directory / FOLDER, rf"{name}-(\d+)-(\d+)")
         return {seed: found for (seed, _), path in places if (found := read_whole(path, 1))}
 
@@ -104,8 +104,8 @@ class Reruns:
         """Returns the first steps of the command in float64.
 
         Args:
-            num_steps: How many it takes, at least.
-            weights: The .npz file that holds the initial weights; without one, the command draws its own.
+            num_steps: The least number of steps.
+            weights: The .npz file with the initial weights; without one, the command draws its own.
         """
         name, given = (named("float64", weights), str(weights)) if weights else ("float64", self.weights)
         if found := self._find(name, num_steps):
@@ -119,8 +119,8 @@ class Reruns:
         """Returns the first steps of the command, from given weights.
 
         Args:
-            weights: The .npz file that holds them.
-            num_steps: How many it takes, at least.
+            weights: The .npz file with the weights.
+            num_steps: The least number of steps.
         """
         return self._kept(named("from", weights), self._options(num_steps, weights_from=str(weights)))
 
@@ -128,7 +128,7 @@ class Reruns:
         """Returns a .npz file with the initial weights.
 
         Raises:
-            SamestepError: The command did not write it.
+            SamestepError: The command did not write the file.
         """
         path = self._folder() / _WEIGHTS
         if not path.exists():
@@ -140,13 +140,13 @@ class Reruns:
         return path
 
     def _options(self, num_steps: int, **changes: Any) -> RecordOptions:
-        """Returns how the record was made, of so many steps, and what is to be otherwise."""
+        """Returns the options with which the record was made, for a number of steps and with changes."""
         header, weights = self.run.header, self.weights or None
         made = RecordOptions("", stop_after=num_steps, float64=header.is_cast, weights_from=weights)
         return dataclasses.replace(made, **changes)
 
     def _kept(self, name: str, options: RecordOptions) -> RecordedRun:
-        """Returns a rerun that is there already and is long enough, or a new one."""
+        """Returns an existing rerun that is long enough, or a new one."""
         assert options.stop_after is not None
         if found := self._find(name, options.stop_after):
             return found
@@ -158,7 +158,7 @@ class Reruns:
         return next((found for place in places if (found := read_whole(place, num_steps))), None)
 
     def _numbered(self, name: str) -> list[tuple[tuple[int, ...], Path]]:
-        """Returns the directories of the reruns of one kind with their numbers, in the order in which they were made."""
+        """Returns the directories of the reruns of one kind with their numbers, in the order of their creation."""
         return numbered(self._folder(), rf"{re.escape(name)}-(\d+)")
 
     def _new(self, name: str, options: RecordOptions) -> RecordedRun:
@@ -179,14 +179,14 @@ class Reruns:
         return self._folder() / f"{name}-{max(numbers, default=-1) + 1}"
 
     def require_repeated(self, num_steps: int) -> None:
-        """Runs the command again unchanged, unless that was done.
+        """Runs the command again unchanged, unless that was done before.
 
         Args:
-            num_steps: How many steps it takes, at least.
+            num_steps: The least number of steps.
 
         Raises:
-            NotRepeated: It takes other steps.
-            SamestepError: It failed.
+            NotRepeated: The command takes other steps.
+            SamestepError: The command failed.
         """
         if self.refusal is not None:
             raise self.refusal
@@ -195,13 +195,13 @@ class Reruns:
         options = self._options(num_steps, perturb=self.run.header.perturbed)
         with contextlib.ExitStack() as stack:
             once = self._unchanged(options, stack)
-            # As a yardstick of its own; only once it has passed they are those of the record.
+            # They are first the yardstick of this rerun; only once it has passed do they become reruns of the record.
             perturb = functools.partial(once.perturbed, SEEDS, min(num_steps, STEPS))
             verdict = judge_again(self.run, once.run, perturb)
             if verdict is not None and verdict.exit_code != ParityFailed.exit_code:
                 self.repeated, self.is_unsure = num_steps, verdict.kind == "unknown"
                 for _, path in numbered(once.directory / FOLDER, r"perturbed-(\d+)-(\d+)"):
-                    with contextlib.suppress(OSError):  # it is there, perhaps made by another diff
+                    with contextlib.suppress(OSError):  # it exists, perhaps made by another diff
                         path.rename(self._folder() / path.name)
                 return
             twice = judge_again(once.run, self._unchanged(options, stack).run, perturb)
@@ -228,7 +228,7 @@ class Reruns:
             print(f"samestep: {self.name} {what}", file=sys.stderr, flush=True)
 
     def _say_once(self, what: str) -> None:
-        """Says what is so of every rerun; what comes after the colon may differ."""
+        """Prints a message once for all reruns; the text after its colon may differ between them."""
         if (start := what.partition(":")[0]) not in self.said:
             self.said.add(start)
             self._say(what)

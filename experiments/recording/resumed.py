@@ -1,7 +1,7 @@
-"""A run that continues another one: it begins with the weights that the other had after some step.
+"""Judges a run that continues another one: it begins with the weights that the other had after some step.
 
-From there on both take the same steps, if the script has saved and restored everything on which they depend. Reruns begin at
-the start of a command, so none measures how far rounding takes these steps, and unit roundoffs are the yardstick.
+From there on, both take the same steps if the script has saved and restored everything on which they depend. Reruns begin at
+the start of a command, so none measures how far rounding moves these steps, and unit roundoffs are the yardstick.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ _UNMEASURED = "reruns begin at the start of a command, so nothing measured how f
 
 
 def _after(steps: Iterable[RunStep], number: int) -> Iterator[RunStep]:
-    """Yields the steps of a run after one of them, counted from 0."""
+    """Yields the steps of a run after the step with a number, counted from 0."""
     for step in steps:
         if step.number == number:
             yield RunStep(-1, sums={"weight": (step.sums or {})["weight"]})
@@ -31,7 +31,7 @@ def judge_resumed(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | None:
     """Judges two runs, one of which continues the other; None if neither does, or if they then have no step in common.
 
     Args:
-        a: The run that the other is held against.
+        a: The first run.
         b: The other run, whose initial weights differ.
     """
     for who, whole, other, rest in (("AB", a, b, "A"), ("BA", b, a, "B")):
@@ -58,11 +58,11 @@ def judge_resumed(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | None:
 
 
 def _found_in(whole: RecordedRun, other: RecordedRun) -> int | None:
-    """Returns the first step after which a run has the weights with which another one begins, in every bit; None if none has.
+    """Returns the first step after which a run has, in every bit, the initial weights of another one; None if there is none.
 
     Args:
-        whole: The run.
-        other: The other.
+        whole: The run with the step.
+        other: The run with the initial weights.
     """
     pairing, first = pair(whole, other), next(iter(other.steps), None)
     if first is None or first.number >= 0 or not first.sums:

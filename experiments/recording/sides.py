@@ -22,18 +22,18 @@ from samestep.experiments.recording.start import check_command, default_director
 Argument = str | os.PathLike[str]
 """The directory of a record, or a command in one string."""
 _OPERATORS = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1", "&>")
-"""Words that only a shell interprets; a script would get them as arguments, as is intended if they are quoted."""
+"""Words that only a shell interprets; a script would get them as arguments, which is intended only if they are quoted."""
 _QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 _FIRST_SECONDS, _SECONDS = 3.0, 10.0
-"""The seconds before the first line on the progress of reading a record, and between two such lines."""
+"""The seconds before the first line on the progress of reading a record, and between later ones."""
 
 
 def read_sides(a: Argument, b: Argument, takes_weights: bool = False, is_quiet: bool = False) -> tuple[Reruns, Reruns]:
     """Reads two records, or makes them.
 
     Args:
-        a: The one.
-        b: The other.
+        a: The first argument.
+        b: The second argument.
         takes_weights: Whether B starts from A's initial weights.
         is_quiet: Whether nothing is shown while commands run.
 
@@ -47,10 +47,10 @@ def read_sides(a: Argument, b: Argument, takes_weights: bool = False, is_quiet: 
 
 
 def _refuse_parts(side: Reruns, names: Sequence[str]) -> None:
-    """Refuses weights of one rank where other ranks need others.
+    """Refuses to take the weights of one rank if other ranks need different ones.
 
     Raises:
-        ConfigError: There are parameters, by these names, of which that is so.
+        ConfigError: There are names of parameters that other ranks hold.
     """
     if names:
         raise ConfigError(
@@ -63,7 +63,7 @@ def _command(argument: Argument) -> list[str] | None:
     """Returns the words of a command; None if the argument is a directory.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: It is neither a directory nor a command.
     """
     if os.path.isdir(argument):  # Path.is_dir raises on a command that is too long for a name
         return None
@@ -83,7 +83,7 @@ def _command(argument: Argument) -> list[str] | None:
 
 
 def _side(who: str, argument: Argument, command: Sequence[str] | None, weights: Path | None, is_quiet: bool) -> Reruns:
-    """Reads a record, or makes one of a command."""
+    """Reads a record, or records a command."""
     if command is None:
         watch = _ReadingProgress(who) if who == "A" and not is_quiet else None
         side = Reruns(read_run(Path(argument), watch), Path(argument).resolve(), who, is_quiet=is_quiet)
@@ -105,7 +105,7 @@ def _side(who: str, argument: Argument, command: Sequence[str] | None, weights: 
 
 
 def _of_stages(run: RecordedRun) -> list[str]:
-    """Returns the parameters of later stages that are called like others of A may be: these would be loaded into them."""
+    """Returns the parameters of later stages whose names A may use for other parameters, which would be loaded into them."""
     return [name for name in run.elsewhere if OF_STAGE.match(name)]
 
 
@@ -118,7 +118,12 @@ class _ReadingProgress:
         self._next = self._began + _FIRST_SECONDS
 
     def __call__(self, number: int, share: float) -> None:
-        """Prints, if the last line is old enough: the step that is read, -1 first, and which share of the record was read."""
+        """Prints a line if the last one is old enough.
+
+        Args:
+            number: The number of the step that is read, which begins with -1.
+            share: The share of the record that was read.
+        """
         now = time.monotonic()
         if number < 0:
             self._began, self._next = now, now + _FIRST_SECONDS

@@ -36,7 +36,7 @@ _PACKAGE = Path(__file__).absolute().parents[3]
 
 @dataclasses.dataclass(frozen=True)
 class RecordedCommand:
-    """How a recorded command ended.
+    """The end of a recorded command.
 
     Attributes:
         exit_code: Its exit code; 128 + N if signal N ended it, as in shells.
@@ -55,10 +55,10 @@ def record_command(
     """Runs a command and records it. Its input, output, error stream and terminal are those of this process.
 
     Args:
-        command: Its words.
+        command: The words of the command.
         options: How to record; the fields `command`, `directory`, `notes`, `package` and `input` are filled in.
-        output: Where its output and errors go instead, such as `subprocess.DEVNULL`; it then has no input and no terminal.
-        directory: Where it is started; by default here.
+        output: A descriptor for its output and errors instead, or `subprocess.DEVNULL`; it then has no input and no terminal.
+        directory: The directory in which it is started; by default the current one.
 
     Raises:
         ConfigError: There is no such command, or the directory of the record is not empty, is used or cannot be written.
@@ -78,7 +78,7 @@ def record_command(
 def _recorded(
     command: Sequence[str], options: RecordOptions, output: int | None, directory: Path | None
 ) -> tuple[int, dict[str, tuple[str, ...]]]:
-    """Runs a command and records it into a directory that is ours; returns its exit code, and what was noted, by kind."""
+    """Runs a command and records it into a claimed directory; returns its exit code, and the notes by kind."""
     place, given = str(directory or Path.cwd()), input_file() if output is None else ""
     with make_scratch() as scratch:
         os.close(create(notes := Path(scratch, "notes")))
@@ -99,7 +99,7 @@ def check_command(command: Sequence[str]) -> None:
     """Refuses a command that does not exist.
 
     Raises:
-        ConfigError: It is empty, or is not found.
+        ConfigError: The command is empty, or is not found.
     """
     if not command:
         raise ConfigError("no command is given; append it, as in: samestep record -- python train.py")
@@ -128,7 +128,7 @@ def claimed(out: Path) -> Iterator[Path]:
     """
     prepared(out)
     with sole_user(out, "recorded into", ", or name another directory"):
-        yield prepared(out)  # a command that ended since may have left its record
+        yield prepared(out)  # a command that has just ended may have left its record
 
 
 def prepared(out: Path) -> Path:
@@ -151,7 +151,7 @@ def started_here(directory: Path, every: int) -> list[Callable[[], None]]:
 
     Args:
         directory: The directory of the record.
-        every: As in RecordOptions.
+        every: As in `RecordOptions`.
 
     Raises:
         Unavailable: No framework is imported yet.
@@ -164,7 +164,7 @@ def started_here(directory: Path, every: int) -> list[Callable[[], None]]:
 
 
 def _why_nothing(out: Path, exit_code: int, said: Mapping[str, tuple[str, ...]]) -> str:
-    """Says why there is no record, given what its processes have noted, by kind; "" if there is one."""
+    """Returns why there is no record, given the notes of its processes by kind; "" if there is one."""
     if any(each.stat().st_size for each in rank_files(out)):
         return ""
     if "note" in said:
@@ -187,7 +187,7 @@ def _why_nothing(out: Path, exit_code: int, said: Mapping[str, tuple[str, ...]])
 
 
 def _no_step(followed: Sequence[str]) -> str:
-    """Says what was looked for in a script that took no step."""
+    """Returns a message on what counts as a step, for a script that took none."""
     of = [each for each in map(conventions, BUILDERS) if each.followed in followed]
     steps = "; ".join(f"in {each.name}, {each.steps}" for each in of)
     return f"the command took no step. What counts as one: {steps}. Record a script that trains in one of these ways."
@@ -196,7 +196,7 @@ def _no_step(followed: Sequence[str]) -> str:
 def _lines(noted: bytes) -> Iterator[tuple[str, str]]:
     """Yields the kind and the text of each note."""
     for line in noted.splitlines():
-        with contextlib.suppress(Unreadable):  # it was cut short: no space was left, or its process was killed
+        with contextlib.suppress(Unreadable):  # the note was cut short: no space was left, or its process was killed
             match parse_json(line):
                 case [str(kind), str(text)]:
                     yield kind, text
@@ -209,7 +209,7 @@ def _run(command: Sequence[str], environment: dict[str, str], output: int | None
         else:
             code = BackgroundCommand(command, environment, output, directory).wait()
     except OSError as error:
-        is_text = error.errno == errno.ENOEXEC  # without a first line that names its program
+        is_text = error.errno == errno.ENOEXEC  # a script without a first line that names its interpreter
         hint = "; name the program that runs it before it, as in: python train.py" if is_text else "."
         raise ConfigError(f"command '{command[0]}' cannot be started: {error.strerror}{hint}") from None
     return 128 - code if code < 0 else code

@@ -1,4 +1,4 @@
-"""Looks for a rerun in which rounding does what B did, before a difference without a name is reported.
+"""Looks for a rerun in which rounding has the effect seen in B, before a difference without a known cause is reported.
 
 Rarely, a number lies within rounding of a threshold (ReLU at 0, a maximum), and another order of sums puts it on the other side.
 Such a number of A tips over in about a third of the perturbed reruns, so the probability that none of 20 shows it is 0.0003.
@@ -22,13 +22,13 @@ from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
 
 AGAIN = "again"
-"""The name of reruns that were repeated."""
+"""The name of reruns that are made a second time."""
 _IN_FLOAT64 = (
     "{}: B is farther from A than moving A's weights in their last bit shows, and no farther than the two are from their own "
     "steps in float64, in which both take the same ones: numbers cancel there, such as 1 - p of a saturated softmax"
 )
 MORE_SEEDS = range(4, 20)
-"""The seeds of the reruns of A that are made before a difference without a name is reported."""
+"""The seeds of further reruns of A, made before a difference without a known cause is reported."""
 
 
 def try_further(
@@ -39,13 +39,13 @@ def try_further(
     verdict: RecordedVerdict,
     length: int,
 ) -> RecordedVerdict:
-    """Makes one rerun after the other, of A and then of B, until one tips over as well. Returns the resulting verdict.
+    """Makes one rerun after the other, of A and then of B, until one tips over as well; returns the resulting verdict.
 
-    Each takes the steps until the one that differs. Only one that tips over takes those after it.
+    Each takes the steps up to the one that differs. Only a rerun that tips over takes the steps after it.
 
     Args:
-        a: The run that the other is held against.
-        b: The other.
+        a: The first run.
+        b: The second run, which is compared with A.
         runs_of_a: The existing reruns of A; none if it cannot be run again.
         runs_of_b: The existing reruns of B.
         verdict: The verdict with these reruns.
@@ -73,7 +73,7 @@ def try_further(
 def try_float64(
     a: Reruns, b: Reruns, runs_of_a: Sequence[RecordedRun], verdict: RecordedVerdict, length: int
 ) -> RecordedVerdict:
-    """Runs both in float64 from A's weights, if a difference still has no name. Returns the resulting verdict.
+    """Runs both in float64 from A's weights if a difference still has no known cause; returns the resulting verdict.
 
     No perturbed rerun shows what float32 loses where large numbers cancel, if these numbers hardly depend on the weights. The
     gradient of a saturated softmax is 1 - p. Each p is kept to 6e-8, so if 1 - p is 1e-5, it is rounded by up to 0.6 %; moving
@@ -82,13 +82,13 @@ def try_float64(
     than these allow, and if both take the same steps in float64.
 
     Args:
-        a: The run that the other is held against.
-        b: The other.
+        a: The first run.
+        b: The second run, which is compared with A.
         runs_of_a: The perturbed reruns of A.
         verdict: The verdict with these reruns.
         length: The number of steps of reruns.
     """
-    is_known = any(cause.name != "other_loss" for cause in verdict.causes)  # which says only what it is not
+    is_known = any(cause.name != "other_loss" for cause in verdict.causes)  # this cause only rules others out
     first, is_open = verdict.first, _is_open(dataclasses.replace(verdict, causes=()))
     if first is None or verdict.kind not in ("named", "unnamed") or is_known or not is_open:
         return verdict
@@ -116,13 +116,13 @@ def _is_open(verdict: RecordedVerdict) -> bool:
 
 
 def _rerun(side: Reruns, seed: int, num_steps: int, before: Sequence[RecordedRun]) -> list[RecordedRun]:
-    """Returns a rerun; none if the command cannot be run again, or does other things then.
+    """Returns a list with a rerun; an empty one if the command cannot be run again, or then takes other steps.
 
     Args:
         side: The run.
         seed: The seed of the perturbation.
-        num_steps: How many steps it takes.
-        before: The reruns that there are.
+        num_steps: The number of steps.
+        before: The existing reruns.
     """
     with contextlib.suppress(SamestepError):
         return perturbed(side, [seed], num_steps, before)
@@ -138,7 +138,7 @@ def perturbed(
         side: The run.
         seeds: The seeds, one for each rerun.
         num_steps: The number of steps of each.
-        before: The existing reruns; if one has other examples, these are known to be computed from the weights.
+        before: The existing reruns; if one has other examples, examples are known to be computed from the weights.
 
     Raises:
         NotRepeated: One was given other examples, or started from other weights.

@@ -1,4 +1,4 @@
-"""Jobs of the engines with which samestep starts runs, by the engines' own commands, and whether these take a run from here."""
+"""Jobs of the engines with which samestep starts runs, through the engines' own commands, and checks that these are reachable."""
 
 import contextlib
 import dataclasses
@@ -27,14 +27,14 @@ _COMMANDS = {"slurm": ("sbatch", "slurm-client"), "mpi": ("mpirun", "openmpi-bin
 CANCEL_SECONDS = 15.0
 """How long an engine may take to end a job."""
 _WAITS = "waits for "
-"""The beginning of a line in which Ray's driver says what it waits for."""
+"""The beginning of a line in which Ray's driver prints what it waits for."""
 _KILLED = ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")
 _ENDED = ("COMPLETED", "FAILED", *_KILLED)
 """The states of a job that Slurm or a user has ended, and of any job that has ended; in another state, it may still run."""
 
 _SPEAKER = re.compile(r"^sbatch: ((error|fatal): )?")
 _AWAY = re.compile(r"configuration (source|file)|[Uu]nable to contact|timed out|[Cc]onnection refused|no answer within")
-"""The beginnings of sbatch's lines, and what it says if it cannot reach Slurm."""
+"""The beginnings of sbatch's lines, and its messages if it cannot reach Slurm."""
 
 
 class SlurmJob:
@@ -64,13 +64,13 @@ class SlurmJob:
         self._fields: dict[str, str] = {"JobState": "PENDING"}
 
     def ended(self) -> JobEnd | None:
-        """Returns how it ended, as `scontrol show job` says."""
+        """Returns how it ended, by `scontrol show job`; None if it has not ended."""
         done = _command("scontrol", "show", "job", self.number)
         if done.returncode == 0:
             self._fields |= dict(re.findall(r"\b(JobState|Reason)=(\S+)", done.stdout))
         elif "Invalid job id" in done.stderr:
             return JobEnd("Slurm has forgotten it")
-        state = self._fields["JobState"]  # the last that is known, if Slurm does not answer
+        state = self._fields["JobState"]  # the last known state, if Slurm does not answer
         return JobEnd(state, state in _KILLED) if state in _ENDED else None
 
     def waits_for(self) -> str:
@@ -79,7 +79,7 @@ class SlurmJob:
         return self._fields.get("Reason", "").replace("_", " ") if is_known else ""
 
     def cancel(self) -> None:
-        """Cancels it, and waits until it has ended."""
+        """Cancels the job, and waits until it has ended."""
         _command("scancel", self.number)
         _wait_until(lambda: self.ended() is not None)
 
@@ -88,13 +88,13 @@ class ProcessJob:
     """A command of an engine that runs as long as the job does."""
 
     def __init__(self, engine: str, script: Path, line: Sequence[str], environment: dict[str, str]) -> None:
-        """Starts it.
+        """Starts the command.
 
         Args:
-            engine: Its name.
+            engine: The name of the engine.
             script: The script.
             line: The command that runs the script.
-            environment: Added to the present one.
+            environment: Variables that are added to the current environment.
         """
         self.log = script.parent / f"{engine}.log"
         with os.fdopen(create(self.log), "wb") as log:
@@ -104,22 +104,22 @@ class ProcessJob:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 env=os.environ | environment,
-                start_new_session=True,  # Ctrl-C is for us, who cancel it
+                start_new_session=True,  # Ctrl-C reaches only this process, which cancels the job
             )
         self.name = f"{line[0]} {script.name} (process {self._process.pid})"
 
     def ended(self) -> JobEnd | None:
-        """Returns how the command ended."""
+        """Returns how the command ended; None if it has not ended."""
         code = self._process.poll()
         return None if code is None else JobEnd(ending(code), code < 0)
 
     def waits_for(self) -> str:
-        """Returns what it waits for, if the last line of the log says so, as Ray's driver does."""
+        """Returns what it waits for, if the last line of the log names it, as that of Ray's driver does; otherwise ""."""
         last = read_log(self.log).rstrip().rpartition("\n")[2]
         return last.removeprefix(_WAITS) if last.startswith(_WAITS) else ""
 
     def cancel(self) -> None:
-        """Ends the command, which ends its processes, and then any of them that remain here."""
+        """Ends the command, which ends its processes, and then kills those that still run here."""
         self._process.terminate()
         _wait_until(lambda: self._process.poll() is not None)
         with contextlib.suppress(ProcessLookupError):
@@ -143,7 +143,7 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
 
 
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-"""The variables without which Open MPI refuses root, which may be the only user in a container."""
+"""Variables without which Open MPI refuses to run as root, which may be the only user in a container."""
 _SUBMIT: Mapping[str, Callable[[Path], Job]] = {
     "slurm": SlurmJob,
     "mpi": lambda script: ProcessJob("mpi", script, ["bash"], _AS_ROOT if os.getuid() == 0 else {}),
@@ -153,7 +153,7 @@ _SUBMIT: Mapping[str, Callable[[Path], Job]] = {
 
 
 def _check_reach(target: Target) -> None:
-    """Refuses an engine that cannot take a run from here.
+    """Refuses an engine that cannot be reached from this machine.
 
     Raises:
         ConfigError: The file with the hosts does not exist.
@@ -184,14 +184,14 @@ def _check_ray(address: str) -> None:
 
 
 def executor_of(target: Target) -> JobExecutor:
-    """Returns the object that executes runs under an engine, instead of a launcher.
+    """Returns the object that executes runs under an engine, in place of a launcher.
 
     Args:
-        target: The engine, and its settings.
+        target: The engine and its settings.
 
     Raises:
         ConfigError: samestep cannot start runs there.
-        Unavailable: The engine cannot be reached from here.
+        Unavailable: The engine cannot be reached from this machine.
     """
     if target.engine not in STARTED:
         raise ConfigError(

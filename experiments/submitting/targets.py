@@ -1,4 +1,4 @@
-"""Where a run is to be started, as `--for` names it, `slurm:nodes=2,partition=all`; and the script or manifest that starts it."""
+"""The engine that `--for` or `--on` names, as in `slurm:nodes=2,partition=all`, and the script or manifest that starts a run."""
 
 import dataclasses
 import functools
@@ -23,7 +23,7 @@ class EngineSetting:
     """A setting of an engine.
 
     Attributes:
-        default: Its default; "" if it is then left out.
+        default: Its default; "" if the script leaves it out by default.
         form: A regular expression of its values. They go into scripts, so none has blanks or quotes.
         example: A value, for messages.
     """
@@ -39,7 +39,7 @@ class EngineScript:
 
     Attributes:
         file: The name of the script or manifest, whose template has `.j2` appended.
-        start: The command that submits it to the engine, in which FILE stands for it.
+        start: The command that submits the script to the engine, with FILE in place of the script.
         settings: The settings besides `nodes`, by name.
         is_even: Whether every node has to start the same number of processes.
         unreadable: The characters that it cannot read in a path.
@@ -107,7 +107,7 @@ class Target:
     settings: Mapping[str, str]
 
     def __str__(self) -> str:
-        """As it is written behind `--on`, without what stays as it is."""
+        """Returns the target as it is written after `--on`, without settings that have their defaults."""
         own = [
             f"{name}={value}" for name, value in self.settings.items() if value != self.script.settings[name].default
         ]
@@ -124,7 +124,7 @@ def read_target(flag: str, text: str) -> Target:
 
     Args:
         flag: The flag that names it, for messages.
-        text: As in `slurm:nodes=2,partition=all`, or `ray://HOST:PORT`.
+        text: A target such as `slurm:nodes=2,partition=all`, or `ray://HOST:PORT`.
 
     Raises:
         ConfigError: There is no such engine or setting, or a value is invalid.
@@ -155,7 +155,7 @@ def write_script(target: Target, run: Run, directory: Path) -> Path:
 
     Args:
         target: The engine and its settings.
-        run: What was prepared.
+        run: The run that was prepared.
         directory: The run directory.
     """
     path = directory / target.script.file
@@ -189,7 +189,7 @@ def render(target: Target, run: Run, directory: Path) -> str:
 
     Args:
         target: The engine and its settings.
-        run: What was prepared.
+        run: The run that was prepared.
         directory: The run directory.
 
     Raises:

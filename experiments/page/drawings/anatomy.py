@@ -25,11 +25,11 @@ WIDTH = 760
 MOST_DEVICES, MOST_TRANSFERS = 8, 12
 """The most devices that a drawing has room for."""
 _HEAD, _ROW, _LINE = 92, 76, 17
-"""Heights: above the first device, of a device, of a line of text."""
+"""The heights of the space above the first device, of a device, and of a line of text."""
 _BARS, _STRIP, _RIGHT = 88, 348, 744
-"""Where the bars begin; where the strip begins and ends."""
+"""The x at which the bars begin, and at which the strip begins and ends."""
 LONGEST = 130
-"""Pixels of the longest bar."""
+"""The length of the longest bar, in pixels."""
 _WIDEST = 6.0
 """The width of the line of the largest transfer."""
 _KEY = "dashed: all of it; thin line: most parameters at once, gathered copies included; width of a line: bytes"
@@ -52,8 +52,8 @@ class Scale:
         """Returns the scale at which a drawing just fits.
 
         Args:
-            run: What was trained.
-            result: What came of it.
+            run: The run.
+            result: Its result.
         """
         held = [max(row.params_peak_bytes, *(each.bytes_of(row) for each in CLASSES)) for row in result.processes]
         sent = (each.bytes for each in transfers(run.mesh, result.processes, MOST_TRANSFERS))
@@ -64,9 +64,9 @@ def anatomy(run: Run, result: "RunResult", scale: Scale | None = None) -> Elemen
     """Draws the anatomy of a strategy.
 
     Args:
-        run: What was trained.
-        result: What came of it.
-        scale: The scale; by default its own.
+        run: The run.
+        result: Its result.
+        scale: The scale; by default one that just fits.
     """
     scale = scale or Scale.of(run, result)
     found = transfers(run.mesh, result.processes, MOST_TRANSFERS)
@@ -97,7 +97,7 @@ def _caption(root: Element, run: Run, result: "RunResult") -> None:
 
 
 def _frame(root: Element, shown: int) -> None:
-    """What all drawings of as many devices have."""
+    """Draws the parts that all drawings with the same number of devices share."""
     frame = put(root, "g")
     write(frame, 16, 82, "holds", "strong small")
     tops = [_HEAD + index * _ROW for index in range(shown)]
@@ -116,7 +116,7 @@ def _device(
     wholes: Sequence[int],
     scale: float,
 ) -> None:
-    """One bar for each class: filled what the device holds, and which part that is, dashed what one with everything would."""
+    """Draws a bar for each class: the part that the device holds is filled, and a dashed outline shows the whole."""
     top, (name, row), root = _HEAD + index * _ROW, device, put(root, "g")
     write(root, 16, top + 17, name, "strong")
     shares = put(root, "g", "small")
@@ -135,7 +135,7 @@ def _device(
 
 
 def _strip(root: Element, found: Sequence[DrawnTransfer], shown: int, widest: float) -> None:
-    """Three phases from left to right, a column for each transfer."""
+    """Draws the three phases from left to right, with a column for each transfer."""
     in_phase = [[(n, each) for n, each in enumerate(found, 1) if each.phase == phase] for phase in PHASES]
     slots = [max(1.5, len(each)) for each in in_phase]
     column = (_RIGHT - _STRIP) / sum(slots)
@@ -164,7 +164,7 @@ def _lane(index: int) -> float:
 
 
 def _list(root: Element, found: Sequence[DrawnTransfer], names: Sequence[str], top: float) -> None:
-    """What the numbers in the strip stand for, a column after the other."""
+    """Writes the meanings of the numbers in the strip, one column after the other."""
     if not found:
         write(root, 16, top, "nothing is sent", "muted")
         return
@@ -184,7 +184,7 @@ def _list(root: Element, found: Sequence[DrawnTransfer], names: Sequence[str], t
 
 
 def _in_words(run: Run, result: "RunResult", found: Sequence[DrawnTransfer], names: Sequence[str]) -> str:
-    """Returns what the drawing shows, for those who do not see it."""
+    """Returns a description of the drawing, for readers who cannot see it."""
     wholes = whole_bytes(run)
     shares = [
         sharing((share(c.bytes_of(row), w), word(c)) for c, w in zip(CLASSES, wholes, strict=True))

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 _CUT: tuple[Dimension, ...] = ("layers", "features", "parameters", "stacked")
-"""What axes of a mesh cut that splits parameters."""
+"""The dimensions that the axes of a mesh cut if the mesh splits parameters."""
 CLASSES = (memory.PARAMETERS, memory.GRADIENTS, memory.OPTIMIZER_STATE)
 
 
 def word(of: memory.MemoryClass) -> str:
-    """Returns the first word of the name of a class, since a drawing has no room for more."""
+    """Returns the first word of the name of a memory class, since a drawing has no room for more."""
     return of.name.partition(" ")[0]
 
 
@@ -33,7 +33,7 @@ def whole_bytes(run: Run) -> tuple[int, int, int]:
     """Returns the bytes of each class of memory on a device that holds everything.
 
     Args:
-        run: What was trained.
+        run: The run.
     """
     elements = num_params(run.workload.model)
     params = elements * DTYPES[run.dtype]
@@ -47,7 +47,7 @@ def held_from(run: Run, rows: Sequence[Footprint]) -> list[list[int]]:
     parts add up to more than the whole, because each holds something that all hold, they overlap evenly.
 
     Args:
-        run: What was trained.
+        run: The run.
         rows: What each device holds.
     """
     found: list[list[int]] = [[] for _ in rows]
@@ -70,7 +70,7 @@ def _is_cut(run: Run) -> bool:
 
 
 def _part_of_mesh(run: Run, place: int) -> tuple[int, ...]:
-    """Returns which part of the parameters a device has: replicas have the same, unless nothing but the strategy cuts them."""
+    """Returns which part of the parameters a device has. Replicas have the same part, unless only the strategy cuts them."""
     is_of_mesh = place < run.num_devices and _is_cut(run)
     return tuple(run.mesh.part(place, each) for each in _CUT) if is_of_mesh else (place,)
 
@@ -88,13 +88,13 @@ def share(held: int, whole: int) -> str:
 
 
 def device_names(rows: Sequence[Sender]) -> list[str]:
-    """Returns a name for each device of a run: its process, or the device if the process has several."""
+    """Returns a name for each device of a run: that of its process, or its own if the process has several devices."""
     roles = [row.role for row in rows]
     return [row.role if roles.count(row.role) == 1 else short_device(row.device) for row in rows]
 
 
 def drawn_from(result: "RunResult") -> str:
-    """Returns a digest of the data of a drawing, which its file contains; it differs if the drawing is out of date.
+    """Returns a digest of the data of a drawing. The drawing's file contains it, so a drawing that is out of date shows.
 
     Args:
         result: The result of a run.

@@ -16,8 +16,8 @@ def drawing(width: float, height: float, title: str, description: str) -> Elemen
     Args:
         width: The width in pixels.
         height: The height in pixels.
-        title: What it shows, in a few words.
-        description: What can be seen in it, for readers who cannot see it.
+        title: The title, in a few words.
+        description: A description, for readers who cannot see the drawing.
     """
     root = Element("svg", {"class": "drawing", "role": "img", "viewBox": f"0 0 {width:g} {height:g}"})
     root.attrib |= {"width": f"{width:g}", "height": f"{height:g}"}
@@ -27,7 +27,7 @@ def drawing(width: float, height: float, title: str, description: str) -> Elemen
 
 
 def _spell(name: str, value: float | str) -> str:
-    """Writes an attribute: a number of pixels to a hundredth, and what a mark stands for to six digits."""
+    """Returns an attribute as text: pixels to a hundredth, and the value that a mark shows to six digits."""
     if isinstance(value, str):
         return value
     return f"{value:.6g}" if name.startswith("data") else f"{round(value, 2):g}"
@@ -75,7 +75,7 @@ def stroke(parent: Element, kind: str, points: list[tuple[float, float]], width:
 
 
 def file_of(root: Element) -> str:
-    """Returns the text of a file with a drawing: it brings its own colours."""
+    """Returns the text of an SVG file with a drawing, including its colours."""
     whole = copy.deepcopy(root)
     whole.set("xmlns", "http://www.w3.org/2000/svg")
     style = Element("style")

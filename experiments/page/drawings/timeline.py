@@ -17,19 +17,19 @@ MOST_DEVICES = 8
 """The most devices that a drawing has room for."""
 _LEFT, _RIGHT, _HEAD = 112.0, 744.0, 74
 _BAR, _FLIGHT, _GAP = 22, 7, 18
-"""Heights: of a computation, of a transfer, between devices."""
+"""The heights of a computation, of a transfer, and of the gap between devices."""
 _MOST_FLIGHTS = 4
-"""The most transfers that are drawn one below the other; further ones share their lines."""
+"""The most transfers that are drawn below each other; further ones share their lines."""
 _TOTALS = 16
 """The height of the line with the times of a device."""
 _TIMES = "data-us"
-"""The attribute with the start and the length of a shape, in microseconds from the start of the step."""
+"""The attribute of a shape with its start, from the start of the step, and its length, in microseconds."""
 _LABEL = 13.0
-"""The least width of a bar with a label."""
+"""The least width of a bar with a label, in pixels."""
 _NARROWEST = 0.4
-"""The least width of a bar in pixels; a bar that follows more closely is joined to it."""
+"""The least width of a bar, and of a gap between two bars, in pixels; bars with a narrower gap are joined."""
 KEY = {"data": "data", "forward": "forward", "backward": "backward", "update": "update", "idle": "idle"}
-"""Class of a shape -> what the bar shows."""
+"""Class of a bar -> its meaning."""
 
 
 def timeline(trace: Trace, name: str, length: float | None = None) -> Element:
@@ -39,7 +39,7 @@ def timeline(trace: Trace, name: str, length: float | None = None) -> Element:
         trace: The trace of a run.
         name: The name of the run.
         length: The length of the axis in microseconds, if several drawings share it. Each device then also has a line with its
-            times, and shapes have attributes with theirs, by which a page can zoom.
+            times, and shapes have attributes with their times, which a page needs to zoom.
     """
     step = trace.fastest()
     start, end = trace.bounds(step)
@@ -80,7 +80,7 @@ def _title(root: Element, trace: Trace, name: str, step: int) -> None:
 
 
 def _forget_times(root: Element) -> None:
-    """Takes away what only a page that zooms needs: the times, and the labels that have no room."""
+    """Removes what only a zooming page needs: the times, and the labels that have no room."""
     for parent in list(root.iter("g")):
         for each in list(parent):
             if each.attrib.pop("visibility", None):
@@ -97,7 +97,7 @@ def _key(root: Element) -> None:
 
 
 def _axis(root: Element, length: float, scale: float, bottom: float) -> None:
-    """Marks from 0 on, at most eight of them, at round numbers of milliseconds."""
+    """Draws at most eight ticks from 0, at round numbers of milliseconds."""
     rough = length / 1000 / 7
     tick = round_step(rough) if rough > 0 else 1.0
     for number in range(int(length / 1000 / tick) + 1):
@@ -125,7 +125,7 @@ def _kind(name: str) -> str:
 
 
 def _drawn(spans: Sequence[Span], scale: float) -> list[Span]:
-    """Spans that are wide enough to be seen; what is too narrow joins the one before it."""
+    """Returns spans that are wide enough to be seen; a span that is too close to the one before it is joined to it."""
     found: list[Span] = []
     for span in spans:
         last = found[-1] if found else None
@@ -162,7 +162,7 @@ def _bar(
 
 
 def _label(span: Span, is_one_stage: bool) -> str:
-    """Returns the micro-batch; where a rank has several stages, its stage before it."""
+    """Returns the label of a span: its micro-batch, preceded by its stage if a rank has several stages."""
     if span.microbatch is None:
         return ""
     return str(span.microbatch) if is_one_stage else f"{span.stage}:{span.microbatch}"
@@ -171,7 +171,7 @@ def _label(span: Span, is_one_stage: bool) -> str:
 def _arrows(
     root: Element, devices: Sequence[Device], step: int, at: tuple[float, float], tops: Sequence[float]
 ) -> None:
-    """From where a message is handed over to where it has arrived."""
+    """Draws an arrow for each message, from its sender to the point where it has arrived."""
     ends: dict[Hashable, dict[bool, tuple[Span, float]]] = collections.defaultdict(dict)
     for device, top in zip(devices, tops, strict=True):
         for span in device.transfers:
@@ -190,12 +190,12 @@ def _milliseconds(microseconds: float) -> str:
 
 
 def _in_words(devices: Sequence[Device], step: int) -> str:
-    """Returns how long each device did what, for those who do not see the drawing."""
+    """Returns the times of each device, for readers who cannot see the drawing."""
     return ". ".join(f"{device.name}: {_totals(device, step)}" for device in devices) + "."
 
 
 def _totals(device: Device, step: int) -> str:
-    """Returns how long a device did what in a step; transfers that are in flight together count each."""
+    """Returns how long each lane of a device was busy in a step; transfers in flight at the same time are all counted."""
     totals = collections.defaultdict[str, float](float)
     for lane, spans in device.lanes.items():
         totals[lane.partition(" ")[0]] += sum(span.end - span.start for span in spans if span.step == step)
@@ -221,7 +221,7 @@ def passes(trace: Trace, step: int) -> list[list[str]]:
 
 
 def drawn_from(trace: Trace) -> str:
-    """Returns a digest of the order in which a pipeline computes, which a file contains; times differ in every run.
+    """Returns a digest of the order in which a pipeline computes, for the file of the drawing; times differ in every run.
 
     Args:
         trace: The trace of a pipeline.

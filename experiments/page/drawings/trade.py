@@ -16,7 +16,7 @@ from samestep.experiments.printing.columns import range_of
 WIDTH = 760
 LEFT, NAMES, TOP, LEAST_HEIGHT, FOOT = 64, 130, 40, 290, 66
 LINE = 16
-"""Between two names."""
+"""The distance between two names, in pixels."""
 MOST_ROWS = 40
 """The most rows that are drawn, the fastest first."""
 MOST_NAMES = 0.6
@@ -34,7 +34,7 @@ class _Point:
 
     @property
     def said(self) -> str:
-        """Its name, and what is wrong with it."""
+        """The name, with a remark if the row missed parity."""
         return self.name + ("" if self.is_same else ", not the same step")
 
 
@@ -71,7 +71,7 @@ def trade(found: Comparison, width: float = WIDTH) -> Element | None:
 
 
 def _cut(words: str, room: float) -> str:
-    """Returns as much of a name as there is room for."""
+    """Returns a name, cut if there is not enough room for it."""
     if room_for(words, SMALL) <= room:
         return words
     return next(cut for end in range(len(words), -1, -1) if room_for(cut := f"{words[:end]}...", SMALL) <= room)
@@ -79,7 +79,7 @@ def _cut(words: str, room: float) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Panel:
-    """Where values are: memory from left to right, speed from the bottom to the top."""
+    """The places of values: memory grows from left to right, speed from the bottom to the top."""
 
     memory: AxisScale
     speeds: AxisScale
@@ -104,7 +104,7 @@ class _Panel:
         stroke(root, "line", [(LEFT, self.bottom), (self.right, self.bottom)])
 
     def spread(self, heights: list[float]) -> list[float]:
-        """Returns where names stand: near their points and in their order, at least a line apart, and within the figure."""
+        """Returns the heights of the names: near their points and in their order, at least a line apart, within the figure."""
         places: list[float] = []
         for index, height in enumerate(heights):
             lowest = self.bottom - (len(heights) - 1 - index) * LINE

@@ -8,7 +8,7 @@ from samestep.experiments.page.drawings.transfers import DrawnTransfer
 from samestep.experiments.printing.text import size
 
 _APART = 10.0
-"""How far apart the arrows of one transfer are."""
+"""The distance between the arrows of one transfer, in pixels."""
 
 
 def dots(parent: Element, places: Sequence[tuple[float, float]], kind: str) -> None:
@@ -16,7 +16,7 @@ def dots(parent: Element, places: Sequence[tuple[float, float]], kind: str) -> N
 
     Args:
         parent: The element to which they are added.
-        places: The positions of their middles.
+        places: The positions of their centers.
         kind: The class of the path.
     """
     if places:
@@ -28,7 +28,7 @@ def transfer_mark(each: DrawnTransfer, number: int, x: float, lanes: Sequence[fl
 
     Args:
         each: The transfer.
-        number: Its place in the step.
+        number: Its number in the step.
         x: Its horizontal position.
         lanes: The vertical positions of the devices that are shown.
         width: The width of its line.
@@ -57,7 +57,7 @@ def transfer_mark(each: DrawnTransfer, number: int, x: float, lanes: Sequence[fl
 
 
 def _arrows(mark: Element, arrows: Sequence[tuple[float, float, float]], width: float) -> None:
-    """Draws arrows, each at its x from where it starts to where it ends."""
+    """Draws arrows, each given by its x, and the y of its start and of its end."""
     shafts, heads, half = "", "", round(4 + width / 2, 1)
     for x, start, end in arrows:
         way = 1 if end > start else -1

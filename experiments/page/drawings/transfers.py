@@ -1,4 +1,4 @@
-"""The transfers of an observed step, each collective and message once, joined from the records of all processes."""
+"""The transfers of an observed step, each collective and each message once, joined from the records of all processes."""
 
 import collections
 import dataclasses
@@ -12,9 +12,9 @@ from samestep.common.mesh import Mesh
 MOST_JOINED = 4000
 """The most records of a step that are taken apart; in a step with more, equal consecutive sends stay one record."""
 _MOST_NAMED = 4
-"""The devices, one by one."""
+"""The most devices that are named one by one."""
 Route = tuple[tuple[int, ...], tuple[int, ...]]
-"""The places in the result of the sending and of the receiving devices; those of a collective do both."""
+"""The places in the result of the sending and of the receiving devices; the devices of a collective are in both."""
 
 
 class Sender(Protocol):
@@ -36,11 +36,11 @@ class DrawnTransfer:
 
     Attributes:
         phase: One of `PHASES`.
-        operation: What is done.
-        group: The mesh axis along which it goes.
-        paths: Which devices send to which; more than one if the same happens in several groups.
-        bytes: The bytes of all `count` of them. What happens in several groups at once counts once.
-        count: How many there are.
+        operation: The operation, such as "all_reduce".
+        group: The mesh axis along which devices exchange.
+        paths: The senders and receivers; several routes if the same happens in several groups.
+        bytes: The bytes of all `count` sends together. Those that several groups send at once count once.
+        count: The number of sends.
         ranks: The devices of a group, as recorded; 0 if that is not known.
     """
 
@@ -111,7 +111,7 @@ def _same_kind(each: DrawnTransfer) -> tuple[str, str, str]:
 
 
 def _runs(found: Iterable[DrawnTransfer], kind: Callable[[DrawnTransfer], Hashable]) -> list[DrawnTransfer]:
-    """Makes one transfer of those of a kind that follow each other."""
+    """Joins consecutive transfers of the same kind."""
     return [_together(list(run)) for _, run in itertools.groupby(found, kind)]
 
 
@@ -122,7 +122,7 @@ def _together(run: Sequence[DrawnTransfer]) -> DrawnTransfer:
 
 
 def _side_by_side(ordered: Iterable[DrawnTransfer]) -> list[DrawnTransfer]:
-    """Joins what is alike in groups without a common device, unless something that both wait for is between them."""
+    """Joins equal transfers of groups without a common device, unless a transfer that both wait for is between them."""
     found: list[DrawnTransfer] = []
     for each in ordered:
         for place in reversed(range(len(found))):
@@ -139,7 +139,7 @@ def _side_by_side(ordered: Iterable[DrawnTransfer]) -> list[DrawnTransfer]:
 
 
 def _join(mesh: Mesh, rows: Sequence[Sender]) -> list[DrawnTransfer]:
-    """Returns one transfer for every collective, whichever of its devices recorded it, and for every message; in order."""
+    """Returns one transfer for every collective, recorded by any of its devices, and for every message, in order."""
     expand = sum(send.count for row in rows for send in row.sends) <= MOST_JOINED
     found: dict[Hashable, tuple[tuple[float, ...], DrawnTransfer]] = {}
     for index, row in enumerate(rows):
@@ -167,7 +167,7 @@ def _expanded(sends: Iterable[Send]) -> Iterator[Send]:
 
 
 def _paths(send: Send, index: int, rows: Sequence[Sender], mesh: Mesh) -> list[Route]:
-    """Returns the devices between which a record goes; a process with several devices records for all their groups."""
+    """Returns the senders and receivers of a record; a process with several devices records for the groups of all of them."""
     if send.to:
         source = find_devices(send.source, rows) or (index,)
         path = source, tuple(each for each in find_devices(send.to, rows) if each not in source)
@@ -184,7 +184,7 @@ def find_devices(name: str, rows: Sequence[Sender]) -> tuple[int, ...]:
     """Returns the places of the devices that a record names: by rank, by device, or by the role of several.
 
     Args:
-        name: As in `Send.to`.
+        name: A name as in `Send.to`.
         rows: The rows of the result.
     """
     if not name:

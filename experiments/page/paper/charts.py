@@ -1,4 +1,4 @@
-"""Draws figures as on the page at any width: bars, points and intervals beside the names of rows, and curves in a frame."""
+"""Draws the figures of the page at any width: bars, points and intervals next to the names of rows, and curves in a frame."""
 
 from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
@@ -25,7 +25,7 @@ _TRACK, _ROW_GAP = 13.0, 6.0
 _ASPECT, _MOST_HEIGHT = 0.62, 300.0
 _FOOT = 40.0
 Key = Sequence[tuple[str, str]]
-"""The kinds of marks of a figure, as in the style sheet, with their meanings."""
+"""The classes of the marks of a figure in the style sheet, with their meanings."""
 
 
 def chart(plot: Plot, key: Key, width: float) -> Element:
@@ -56,7 +56,7 @@ def chart(plot: Plot, key: Key, width: float) -> Element:
 
 
 def _row(chart: "_Chart", line: Line, lines: Sequence[str], y: float, width: float, is_narrow: bool) -> float:
-    """Draws a row; returns where the next one begins."""
+    """Draws a row; returns the y at which the next one begins."""
     text, track = y + 11, y + (LINE * len(lines) if is_narrow else 0)
     for number, words in enumerate(lines):
         write(chart.root, 0, text + number * LINE, words, "small")
@@ -67,7 +67,7 @@ def _row(chart: "_Chart", line: Line, lines: Sequence[str], y: float, width: flo
 
 
 def _said(line: Line) -> str:
-    """Returns the number that stands beside a line: the first of those that it says."""
+    """Returns the number next to a line: the first of its numbers."""
     return str(next(iter(line.said.values())))
 
 
@@ -82,20 +82,20 @@ class _Chart:
         self.root, self._left, self._right, self._hatches = root, left, right, hatches
 
     def draw(self, mark: Mark, y: float) -> None:
-        """Draws a mark of the page on the track that begins at a height."""
+        """Draws a mark of the page on the track that begins at `y`."""
         share = (self._right - self._left) / 100
         x, wide = (mark.at.get(name, 0.0) * share for name in ("left", "width"))
         self._mark(mark.kind.split(), self._left + x, wide, y, mark.data)
 
     def swatch(self, kind: str, x: float, y: float) -> None:
-        """Draws a mark for the key, in the box that begins at a place."""
+        """Draws a mark for the key, in the box that begins at `x` and `y`."""
         kinds = kind.split()
         is_bar = kinds[0] not in ("dot", "expected", "least", "interval", "spread")
         middle = x + (0 if is_bar or kinds[0] in ("interval", "spread") else SWATCH / 2)
         self._mark(kinds if not is_bar else ["bar", "measured", kinds[-1]], middle, SWATCH, y - _TRACK / 2, {})
 
     def _mark(self, kinds: Sequence[str], x: float, wide: float, y: float, data: Mapping[str, object]) -> None:
-        """Adds a shape; the number that it stands for goes with it."""
+        """Adds a shape, with the number that it shows as an attribute."""
         group = put(self.root, "g", " ".join(kinds))
         group.attrib |= {name: f"{value}" for name, value in data.items() if value is not None}
         middle, kind = y + _TRACK / 2, kinds[-1]
@@ -125,7 +125,7 @@ def graph(panel: Panel, title: str, key: Sequence[tuple[str, str]], width: float
     Args:
         panel: The panel.
         title: Its title.
-        key: The kinds of its curves, as in the style sheet, with their meanings.
+        key: The classes of its curves in the style sheet, with their meanings.
         width: The width, in units of the drawing.
     """
     drawn = Element("g")
@@ -159,7 +159,7 @@ def graph(panel: Panel, title: str, key: Sequence[tuple[str, str]], width: float
 
 
 class _Frame:
-    """Where percents of a panel are: from its left edge, and from its upper edge."""
+    """Converts percentages of a panel, from its left and its upper edge, into positions in a drawing."""
 
     def __init__(self, left: float, right: float, top: float, bottom: float) -> None:
         self._left, self._top, self._per_x, self._per_y = left, top, (right - left) / 100, (bottom - top) / 100

@@ -1,4 +1,4 @@
-"""What the figures of a paper share: their widths, their text, a key, and an axis below them."""
+"""The common parts of figures for a paper: widths, text, a key, and an axis below them."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from samestep.experiments.page.drawings.svg import stroke, write
 from samestep.experiments.page.paper.helvetica import text_width
 
 UNITS = 108
-"""Units of a drawing in an inch: text of 12 units is set at 8 points."""
+"""Units of a drawing per inch: text of 12 units is set at 8 points."""
 TEXT, SMALL = 12.0, 11.0
 """Sizes of text; the style sheet has the same."""
 LINE = 16.0
@@ -17,7 +17,7 @@ SWATCH = 14.0
 
 
 _WIDEST = 1.18
-"""How much wider than Helvetica a substitute font of an SVG viewer may be, such as DejaVu Sans."""
+"""The width of the widest substitute font of an SVG viewer, such as DejaVu Sans, as a multiple of Helvetica's."""
 
 
 def room_for(words: str, size: float, is_bold: bool = False) -> float:
@@ -35,7 +35,7 @@ def broken(name: str, room: float) -> list[str]:
     """Breaks the name of a row between its options if it is too long for a line.
 
     Args:
-        name: As in `torch:hybrid+mesh=pipe=2,tensor=2`.
+        name: A name such as `torch:hybrid+mesh=pipe=2,tensor=2`.
         room: The largest width of a line.
     """
     lines = [""]
@@ -50,7 +50,7 @@ def broken(name: str, room: float) -> list[str]:
 def draw_key(
     root: Element, items: Sequence[tuple[str, str]], y: float, width: float, swatch: Callable[[str, float, float], None]
 ) -> float:
-    """Draws the meanings of marks, in as many lines as necessary; returns where the next element can be placed.
+    """Draws the meanings of marks, in as many lines as necessary; returns the y at which the next element can be placed.
 
     Args:
         root: The drawing.

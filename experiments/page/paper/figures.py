@@ -1,4 +1,4 @@
-"""The figures of a report, by name: a notebook shows them, and they are written into files at the two widths of a paper."""
+"""The figures of a report, by name, for notebooks and as files in the two widths of a paper."""
 
 import copy
 import dataclasses
@@ -23,7 +23,7 @@ from samestep.experiments.page.rendering import FRAMEWORKS
 from samestep.experiments.printing.picture import file_name
 
 WIDTH = 760.0
-"""On a screen."""
+"""The width on a screen, in pixels."""
 COLUMN, PAGE = 3.3, 6.9
 """The widths in inches of a column and of a page of a paper with two columns."""
 KINDS = (".svg", ".pdf")
@@ -47,7 +47,7 @@ class Figure:
         return file_of(self.draw(WIDTH))
 
     def save(self, path: Path | str, inches: float | None = None) -> Path:
-        """Writes it as SVG, which brings its own colours for light and dark, or as PDF; returns the file.
+        """Writes it as SVG, with colours for light and dark backgrounds, or as PDF; returns the file.
 
         Args:
             path: The file, whose suffix decides the format.

@@ -1,6 +1,6 @@
 """The width of text in Helvetica, which every PDF viewer has.
 
-Reference: Adobe's font metrics of the fourteen fonts that PDF 1.7 (ISO 32000-1, 9.6.2.2) asks of every viewer.
+Reference: Adobe's font metrics of the fourteen fonts that PDF 1.7 (ISO 32000-1, 9.6.2.2) requires of every viewer.
 """
 
 _SCALE = 1000

@@ -20,8 +20,8 @@ def point(parent: Element, framework: str, x: float, y: float) -> None:
     Args:
         parent: The parent of the shape.
         framework: The framework of the row, which the colour follows.
-        x: The middle, from the left.
-        y: The middle, from above.
+        x: The x of its center.
+        y: The y of its center, from the top.
     """
     names, kind = list(BUILDERS), f"mark-{framework}"
     if framework == names[0]:
@@ -38,8 +38,8 @@ def cross(parent: Element, x: float, y: float) -> None:
 
     Args:
         parent: The parent of the shape.
-        x: The middle, from the left.
-        y: The middle, from above.
+        x: The x of its center.
+        y: The y of its center, from the top.
     """
     for turn in (1, -1):
         stroke(parent, "missed", [(x - SIZE, y - turn * SIZE), (x + SIZE, y + turn * SIZE)], 2)
@@ -53,7 +53,6 @@ def bar(parent: Element, color: str, hatch: str, box: tuple[float, float, float,
         color: The name of its variable in the style sheet, without the hyphens.
         hatch: One of HATCHES.
         box: Its left edge, its upper edge, its width and its height.
-        **data: Further attributes, such as the number that it represents.
     """
     x, y, width, height = box
     put(parent, "rect", style=f"fill:var(--{color})", x=x, y=y, width=width, height=height)
@@ -73,7 +72,7 @@ def hatched(
 
     Args:
         hatch: One of HATCHES.
-        box: As of `bar`.
+        box: As in `bar`.
     """
     x, y, width, height = box
     if hatch == "|":

@@ -16,9 +16,9 @@ from samestep.experiments.page.paper.helvetica import text_width
 from samestep.experiments.page.rendering import HERE
 
 POINTS = 72
-"""An inch."""
+"""The points of an inch."""
 _CURVE = 0.5523
-"""How far the handles of a Bezier curve are from its ends, in radii, for a quarter of a circle."""
+"""The distance of the handles of a Bezier curve from its ends, in radii, for a quarter of a circle."""
 _STEP = re.compile(r"([MLHVZhvz])([^MLHVZhvz]*)")
 _SPELLED = str.maketrans({"→": "->", "≤": "<=", "≥": ">=", "−": "-", "✓": "yes", "✗": "no"})
 """Replacements of characters that the encoding of the fonts does not have."""
@@ -30,7 +30,7 @@ _ANCHORS = {"end": 1.0, "middle": 0.5}
 
 
 def pdf_of(root: Element, inches: float) -> bytes:
-    """Returns the file.
+    """Returns the contents of the PDF file.
 
     Args:
         root: A drawing.
@@ -57,7 +57,7 @@ def pdf_of(root: Element, inches: float) -> bytes:
 
 
 def _file(parts: list[bytes]) -> bytes:
-    """Puts the objects of a file one after the other, and says where each begins."""
+    """Returns a file with these objects and the table of their offsets."""
     whole, places = bytearray(b"%PDF-1.4\n"), []
     for number, part in enumerate(parts, 1):
         places.append(len(whole))
@@ -94,7 +94,7 @@ def _shape(element: Element, style: Mapping[str, str]) -> Iterator[str]:
 
 
 def _color(value: str) -> str:
-    """Returns the shares of red, green and blue of a colour as a style sheet has it: #1b1f24."""
+    """Returns the shares of red, green and blue of a colour that is spelled as in a style sheet: #1b1f24."""
     return " ".join(f"{int(value[place : place + 2], 16) / 255:.4g}" for place in (1, 3, 5))
 
 
@@ -145,7 +145,7 @@ def _literal(words: str) -> str:
 
 @functools.cache
 def colors() -> Mapping[str, str]:
-    """Returns the variables of both style sheets, such as `--torch`, with their values in the light."""
+    """Returns the variables of both style sheets, such as `--torch`, with their values for light backgrounds."""
     text = _MEDIA.sub("", _COMMENT.sub("", "".join(read_text(HERE / name) for name in ("page.css", "drawing.css"))))
     rules = [body for selector, body in _RULE.findall(text) if selector.strip() == ":root"]
     return {name: value for body in rules for name, value in _pairs(body).items() if name.startswith("--")}
@@ -153,7 +153,7 @@ def colors() -> Mapping[str, str]:
 
 @functools.cache
 def _rules() -> tuple[tuple[frozenset[str], Mapping[str, str]], ...]:
-    """Returns the classes or the tag that a rule asks for, and what it says, in the order of the style sheet of drawings."""
+    """Returns the rules of the style sheet of drawings, in order: the classes or the tag that it selects, and its properties."""
     text = _COMMENT.sub("", _MEDIA.sub("", read_text(HERE / "drawing.css")))
     return tuple(
         (frozenset(part.strip().removeprefix(".drawing ").lstrip(".").split(".")), _pairs(body))
@@ -168,7 +168,7 @@ def _pairs(body: str) -> dict[str, str]:
 
 
 def style_of(element: Element, around: Set[str] = frozenset()) -> dict[str, str]:
-    """Returns the properties of an element, by its attributes, its tag, its classes and its own style, in this order.
+    """Returns the properties of an element from its attributes, its tag, its classes and its own style; later ones win.
 
     Args:
         element: A part of a drawing.

@@ -1,4 +1,4 @@
-"""What the page on records shows, read once, one step at a time, without running anything."""
+"""The contents of the page on records, read once, one step at a time, without running anything."""
 
 import dataclasses
 import math
@@ -23,10 +23,10 @@ class ShownTensor:
     Attributes:
         name: The name of the tensor.
         one: Its projections in A.
-        other: Those in B.
-        times: Their difference, as a multiple of what rounding makes.
-        differs: Whether that is more than rounding, or may be.
-        rounding: The norm of a difference that rounding makes.
+        other: Its projections in B.
+        times: Their difference, as a multiple of the difference that rounding makes.
+        differs: Whether the difference is, or may be, more than rounding.
+        rounding: The norm of the difference that rounding makes.
     """
 
     name: str
@@ -38,38 +38,38 @@ class ShownTensor:
 
     @property
     def norm(self) -> float:
-        """The estimated norm in A; that in B if the one in A is zero."""
+        """The estimated norm in A, or in B if it is zero in A."""
         norms = [math.sqrt(float(np.mean(each**2))) for each in (self.one, self.other)]
         return norms[0] or norms[1]
 
     @property
     def is_rounding(self) -> bool:
-        """Whether everything that it holds in both is rounding of larger numbers, as in the gradient of a key bias."""
+        """Whether its values in both records are mere rounding of larger numbers, as in the gradient of a key bias."""
         return self.norm <= THRESHOLD * self.rounding and not self.differs
 
     @property
     def ratio(self) -> float | None:
-        """B's as a multiple of A's, by least squares; None where there is nothing to compare."""
+        """B as a multiple of A, by least squares; None if there is nothing to compare."""
         square = float(self.one @ self.one)
         return float(self.one @ self.other) / square if square and not self.is_rounding else None
 
     @property
     def off(self) -> float:
-        """The norm of the difference, relative to A's."""
+        """The norm of the difference, relative to that of A."""
         apart = math.sqrt(float(np.mean((self.other - self.one) ** 2)))
         return apart / self.norm if self.norm else 0.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GatheredPair:
-    """Two records.
+    """Two records, read for the page.
 
     Attributes:
         found: The records and the verdict.
-        losses: The loss of each step, of A and of B.
-        times: What is compared -> at each step, the largest difference as a multiple of what rounding makes.
+        losses: The loss of each step in A and in B.
+        times: Name of a comparison -> the largest difference at each step, as a multiple of the one that rounding makes.
         step: The step whose tensors are shown: the first that differs, or the one that differs most.
-        phase: What is shown of them: "gradient" or "weight".
+        phase: The kind of tensors that is shown: "gradient" or "weight".
         tensors: The tensors at that step, in the order of A.
     """
 
@@ -82,13 +82,13 @@ class GatheredPair:
 
     @property
     def verdict(self) -> RecordedVerdict:
-        """What is said of them."""
+        """The verdict on the two records."""
         return self.found.verdict
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GatheredRecord:
-    """One record.
+    """One record, read for the page.
 
     Attributes:
         run: The run.
@@ -127,8 +127,8 @@ def gather_pair(a: Reruns, b: Reruns) -> GatheredPair:
     """Reads two records; the reruns that are kept in A are the yardstick.
 
     Args:
-        a: The record that the other is compared with.
-        b: The other.
+        a: The first record, whose reruns are the yardstick.
+        b: The second record, which is compared with A.
 
     Raises:
         ConfigError: They have nothing in common, or are damaged.

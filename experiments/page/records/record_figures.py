@@ -12,7 +12,7 @@ from samestep.experiments.page.records.gathered import GatheredPair, GatheredRec
 from samestep.experiments.printing.diff_report import differing_first
 
 GREY, FIRST, SECOND, *_ = FRAMEWORKS
-"""The colours of the page, by their use elsewhere."""
+"""The colours of the page, which elsewhere belong to frameworks."""
 KINDS = {"A": GREY, "B": FIRST, "loss": GREY, "gradient": FIRST, "weight": SECOND}
 """Name of a curve -> its class in the style sheet."""
 MOST_TENSORS = 40
@@ -26,7 +26,7 @@ class RecordFigure:
 
     Attributes:
         title: The title above it.
-        meaning: How it is read.
+        meaning: How to read it.
         key: The class of each mark, and its meaning.
         panel: The figure itself.
     """
@@ -38,7 +38,7 @@ class RecordFigure:
 
     @property
     def alt(self) -> str:
-        """What it shows, for readers who cannot see it."""
+        """A description, for readers who cannot see the figure."""
         return self.panel.alt
 
 
@@ -46,7 +46,7 @@ def loss_figure(losses: Mapping[str, Sequence[Place]]) -> RecordFigure | None:
     """Draws losses by step.
 
     Args:
-        losses: The points of each curve, by its name.
+        losses: Name of a curve -> its points.
     """
     meaning = "The loss of every step: the sum over the micro-batches of a rank, then the mean over the ranks."
     return _by_step("Loss", meaning, "loss", losses, lambda values: linear(values, _number, from_zero=False))
@@ -66,7 +66,7 @@ def single_figures(record: GatheredRecord) -> list[RecordFigure]:
 
 
 def rounding_figure(pair: GatheredPair) -> RecordFigure | None:
-    """Draws how far two records are apart, step by step, as a multiple of what rounding makes."""
+    """Draws how far two records are apart in each step, as a multiple of the difference that rounding makes."""
     points = {
         name: [(step, max(min(times, 1e30), _LEAST_TIMES)) for step, times in found]
         for name, found in pair.times.items()

@@ -34,7 +34,7 @@ def report_records(paths: Sequence[Path], form: str) -> str:
         form: "html", or a format of `experiments.printing.formats`.
 
     Raises:
-        ConfigError: There are more than two, one cannot be read, or they have nothing in common.
+        ConfigError: There are more than two directories, one cannot be read, or two records have nothing in common.
     """
     if len(paths) > 2:
         raise ConfigError(f"{len(paths)} directories are named, with records among them; name one record, or two.")

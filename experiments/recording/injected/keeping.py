@@ -1,10 +1,10 @@
-"""Keeps what a rerun of a recorded script is about to overwrite or remove, for `samestep diff` to put back afterwards.
+"""Keeps files that a rerun of a recorded script is about to overwrite or remove, so `samestep diff` can put them back.
 
-A rerun does everything that the script does in its first steps, from changed weights: the checkpoint that it would leave is not
-the user's. Python announces what it opens, renames and removes (audit events, PEP 578). Files that compiled code opens itself
-are followed by the functions that are called for that. Files that a program other than Python writes are not seen.
+A rerun does everything that the script does in its first steps, but from changed weights, so its checkpoint must not replace
+the user's. Python announces the files that it opens, renames and removes (audit events, PEP 578). Files that compiled code
+opens are found by following the functions that open them. Files that a program other than Python writes are not noticed.
 
-`samestep record` copies this file beside `sitecustomize.py`, which runs it first of all: it must run in any Python.
+`samestep record` copies this file next to `sitecustomize.py`, which runs it first, so it must run in any Python.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import stat
 import threading
 
 MOST_BYTES = 2**30
-"""A larger file that is opened to be changed in place, as a data set is by `numpy.memmap`, is not copied."""
+"""A larger file that is opened to be changed in place, such as a data set of `numpy.memmap`, is not copied."""
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 _CACHE = os.sep + "__pycache__" + os.sep
 _ALSO_WRITTEN = "-wal", "-journal", "-shm"
@@ -46,7 +46,7 @@ _WRITERS = (
     ("tensorflow.python.checkpoint.checkpoint", "TrackableSaver.save", 1, "file_prefix", _PREFIX),
     ("tensorflow.python.saved_model.save", "save_and_return_nodes", 1, "export_dir", _TREE),
 )
-"""The functions whose compiled code opens files: module, name, the argument with the path, and what is at that path."""
+"""The functions whose compiled code opens files: module, name, index and keyword of the path, and the kind of path."""
 
 
 class Keeper:
@@ -59,12 +59,12 @@ class Keeper:
     modules = tuple({each[0].partition(".")[0] for each in _WRITERS})
 
     def __init__(self, written, ignored, note):
-        """Begins with what other processes have kept.
+        """Starts with the files that other processes have kept.
 
         Args:
-            written: The list, which is there already: a line for each path. Copies go beside it.
+            written: The path of the existing list, with a line for each file. Copies are put next to it.
             ignored: Folders in which the recorder writes.
-            note: Says to the user why a rerun could not go on.
+            note: Tells the user why a rerun could not continue.
         """
         self._list, self._folder, self._note = written, os.path.dirname(written), note
         self._ignored = (*(os.path.realpath(each) + os.sep for each in ignored), "/proc/", "/sys/")
@@ -77,7 +77,7 @@ class Keeper:
         self._lock, self._is_busy = threading.RLock(), False
 
     def listen(self, event, arguments):
-        """Gets an audit event, which says what Python is about to do.
+        """Handles an audit event, which announces what Python is about to do.
 
         Args:
             event: The name of an audit event.
@@ -108,13 +108,13 @@ class Keeper:
                 self.keep(path + each, is_update=True)
 
     def keep(self, path, is_link=False, is_update=False, is_made=False):
-        """Copies the file at a path, unless that was done; notes the path if nothing is there.
+        """Copies the file at a path unless it was copied before; notes the path if no file is there.
 
         Args:
-            path: The path, or the descriptor of a file that was opened before.
-            is_link: Whether a link itself is meant, and not its target.
+            path: The path, or the descriptor of an open file.
+            is_link: Whether the link itself is meant instead of its target.
             is_update: Whether the file is opened to change a part of it.
-            is_made: Whether compiled code has just made the file, under a name that could not be known before.
+            is_made: Whether compiled code has just made the file, under a name that was not known before.
         """
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
@@ -164,16 +164,16 @@ class Keeper:
                     found = {"kind": "new"} if is_made else self._copied(path, is_update)
                     entry, end = dict(found, path=path), file.tell()
                     line = json.dumps(entry).encode() + b"\n"
-                    if file.write(line) < len(line):  # no half of a line may stay for the others
+                    if file.write(line) < len(line):  # other processes must not read half of a line
                         file.truncate(end)
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     self._seen[path] = entry
                 self._read = file.tell()
             finally:
-                fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked off meanwhile has it open as well
+                fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile has it open as well
 
     def _copied(self, path, is_update):
-        """Returns what there is at a path. A file is copied."""
+        """Returns an entry for what is at a path, and copies a file."""
         try:
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -186,7 +186,7 @@ class Keeper:
             return {"kind": "left"}
         linked = {"inode": [status.st_dev, status.st_ino]} if status.st_nlink > 1 else {}
         for each in self._seen.values() if linked else ():
-            if each.get("inode") == linked["inode"]:  # it may have been changed by its other name
+            if each.get("inode") == linked["inode"]:  # it may have been changed under its other name
                 return dict(each)
         copy = os.path.join(self._folder, str(len(self._seen)))
         shutil.copy2(path, copy)
@@ -236,7 +236,7 @@ class Keeper:
             self._keep_file(path)
 
     def _keep_file(self, path):
-        """Copies what has a path, or notes it, and the folders around it that are not there yet."""
+        """Copies the file at a path or notes the path, and notes the folders around it that do not exist yet."""
         while isinstance(path, (str, bytes, os.PathLike)) and path:
             self.keep(path)
             path = os.path.dirname(os.path.abspath(os.fsdecode(path)))
@@ -244,7 +244,7 @@ class Keeper:
 
 
 def _below(path, folder):
-    """Returns a path that is relative to an open folder as one that is not."""
+    """Returns an absolute path for one that is relative to an open folder."""
     if isinstance(folder, int) and folder >= 0 and isinstance(path, (str, bytes, os.PathLike)):
         return os.path.join(os.readlink(f"/proc/self/fd/{folder}"), os.fsdecode(path))
     return path

@@ -2,9 +2,9 @@
 
 It waits for the import of torch or Keras and then starts a recorder.
 
-`samestep record` copies it into a folder of its own, beside a file for notes. It imports nothing that takes time, and it must run
+`samestep record` copies it into a separate folder, next to a file for notes. It imports nothing that takes time, and it must run
 in any Python: samestep itself is imported with the framework. A module of the same name that this one shadows is run afterwards,
-and the folder is taken from `sys.path`.
+and the folder is removed from `sys.path`.
 """
 
 import gc
@@ -17,18 +17,18 @@ _BARE = "tensorflow"
 _FUNCTIONS = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 _RECORDERS = {"torch": "samestep.torch_impl.recording", "keras": "samestep.tf_impl.recording"}
 _KEEPING = os.path.join(_HERE, "keeping.py")
-"""The module that is beside this file only in a rerun."""
+"""The module that is next to this file only in a rerun."""
 
 
 class _Finder:
-    """Finds a framework as everything else would, and starts its recorder when the framework is imported."""
+    """Finds a framework as the other finders would, and starts its recorder when the framework is imported."""
 
     def __init__(self) -> None:
-        """In a rerun, what the script would overwrite is kept from now on."""
+        """Starts, in a rerun, to keep the files that the script would overwrite."""
         self._keeper = _keeper() if os.path.exists(_KEEPING) else None
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        """Finds nothing itself, but follows the loader of a framework."""
+        """Finds a framework with another finder, and follows its loader."""
         if name not in (*_RECORDERS, _BARE, *(self._keeper.modules if self._keeper else ())):
             return None
         for finder in sys.meta_path:
@@ -60,7 +60,7 @@ def _follow(name: str, loader: object, keeper: object) -> None:
 
 
 def _unsearched(execute: object, module: object) -> None:
-    """Executes a framework's module. What it makes stays: to search it for garbage meanwhile takes a fifth of the time."""
+    """Executes a framework's module without garbage collection: its objects stay, and scans would take a fifth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -71,7 +71,7 @@ def _unsearched(execute: object, module: object) -> None:
 
 
 def _wait_for(kind: type, name: str) -> None:
-    """Imports Keras at the first tape, or call of a tf.function, of a script that has not: its recorder follows TensorFlow."""
+    """Imports Keras at the first tape or call of a tf.function if the script has not: Keras' recorder follows TensorFlow."""
     method = getattr(kind, name)
 
     def first(self: object, *arguments: object, **keywords: object) -> object:
@@ -88,7 +88,7 @@ def _wait_for(kind: type, name: str) -> None:
 
 
 def _start(name: str) -> None:
-    """Imports the recorder of a framework; samestep is found by its place, for the command may have another Python."""
+    """Imports the recorder of a framework. samestep is found by its path, since the command may have another Python."""
     import importlib.util
     import json
 
@@ -126,7 +126,7 @@ def _keeper() -> object:
 
 
 def _note(kind: str, text: str) -> None:
-    """Adds a line of JSON, whose module would take longer to import than all of this."""
+    """Adds a line of JSON, without the module json, whose import would take longer than all of this."""
     plain = "".join(each if each.isprintable() and each not in '"\\' else " " for each in text)
     try:
         descriptor = os.open(os.path.join(_HERE, "notes"), os.O_WRONLY | os.O_APPEND)
