@@ -1,4 +1,4 @@
-"""Asks modules questions, each in a process of its own, so their imports stay there."""
+"""Runs modules in separate processes, so their imports stay out of this one, and reads their answers."""
 
 import dataclasses
 import json
@@ -12,14 +12,14 @@ from samestep.common.runtime.processes import module_line
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Question:
-    """A module to run, which answers with a line of JSON, the last that it prints.
+    """A module to run. Its answer is the last line that it prints, in JSON.
 
     Attributes:
-        module: Its name, below `samestep`.
-        arguments: Its arguments.
-        core: The core it is bound to; any, unless given.
-        late: The message of the error if it takes too long.
-        failed: The message of the error if it fails, before the last line that it wrote; `{code}` stands for its exit code.
+        module: The name of the module.
+        arguments: Its command-line arguments.
+        core: The core to which it is bound; None allows any.
+        late: The error message if it takes too long.
+        failed: The error message if it fails, followed by the last line of its stderr; `{code}` stands for its exit code.
     """
 
     module: str
@@ -30,14 +30,14 @@ class Question:
 
 
 def ask(questions: Sequence[Question], timeout_seconds: float) -> list[object]:
-    """Asks several modules in parallel.
+    """Runs several modules in parallel and returns their answers.
 
     Args:
         questions: The questions.
-        timeout_seconds: How long each may take.
+        timeout_seconds: How long each module may take.
 
     Returns:
-        The answers in the same order; None for a module that printed nothing.
+        The answers in the order of the questions; None for a module that printed nothing.
 
     Raises:
         WorkerFailed: A process took too long or failed; the others are ended as well.

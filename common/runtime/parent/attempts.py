@@ -1,4 +1,7 @@
-"""The directory of a run, and the attempts at it: each continues from the newest checkpoint, which its workers find."""
+"""Makes the directory of a run and takes the run to its end, in several attempts if requested.
+
+Each attempt continues from the newest checkpoint, which its workers find.
+"""
 
 import contextlib
 import dataclasses
@@ -22,24 +25,24 @@ from samestep.common.steps.log import METRICS, read_log
 from samestep.common.strategy import Run
 
 Begin = Callable[[Run, Launch, Progress | None, dict[str, str]], None]
-"""(run, launch, function to call at every window's end, variables) -> None: starts the processes of a run, and waits for
+"""(run, launch, function to call at every window's end, variables) -> None: starts the processes of a run and waits for
 them."""
 UNWRITABLE = "--out {} cannot be written ({}); name another directory."
 
 
 class _TriesAll(Exception):
-    """A run on fewer devices than it may have has saved as many checkpoints as it should before it tries all of them."""
+    """Ends an attempt on fewer devices once it has saved enough checkpoints to try all devices again."""
 
 
 @dataclasses.dataclass
 class Attempts:
-    """Takes a run to its end; if a process dies or hangs, all are started again, as often as requested.
+    """Takes a run to its end. If a process dies or hangs, all processes are started again, as often as requested.
 
     Attributes:
         directory: The run directory.
-        run: What is trained, on as many devices as it may have.
+        run: The run, on the largest number of devices that it may use.
         launch: How it is started.
-        environment: Added to every process's.
+        environment: Variables to add to the environment of every process.
         progress: Called at every window's end.
     """
 
@@ -57,10 +60,10 @@ class Attempts:
             begin: Starts an attempt.
 
         Returns:
-            The run on as many devices as it ended with.
+            The run, on the number of devices with which it ended.
 
         Raises:
-            SamestepError: The last attempt failed, or one failed in a way that another attempt would repeat.
+            SamestepError: The last attempt failed, or one failed for a reason that another attempt would not remove.
         """
         now, left, wanted, returns, newest = self.run, self.launch.restarts, 1, False, list[Path]()
         earlier = read_log(self.directory).attempt if os.path.lexists(self.directory / METRICS) else 0
@@ -78,7 +81,7 @@ class Attempts:
             except WorkerFailed as error:
                 if not left:
                     raise
-                # A device that has gone for good would otherwise cost a restart after every checkpoint.
+                # A device that is gone for good would otherwise cost a restart after every checkpoint.
                 if now == self.run:
                     wanted = 2 * wanted if returns and self._newest() == newest else 1
                 left, following = left - 1, self._following(now)
@@ -92,7 +95,7 @@ class Attempts:
         raise AssertionError("attempts are endless")
 
     def _following(self, now: Run) -> Run:
-        """Returns the run as the next attempt takes it."""
+        """Returns the run for the next attempt, which an elastic run makes with fewer devices."""
         if self.launch.elastic is None:
             return now
         from samestep.common.runtime.parent.elastic import with_one_less  # here: few runs ask for it
@@ -105,7 +108,7 @@ class Attempts:
         return find_folders(self.directory)[:1]
 
     def _until(self, wanted: int) -> Progress:
-        """Returns what is called at every window's end with fewer devices than there may be: it ends the attempt in time."""
+        """Returns the progress function of an attempt on fewer devices; it ends the attempt after `wanted` checkpoints."""
         seen = [self._newest()]
 
         def look(step: int, losses: list[float], seconds: float) -> None:
@@ -120,7 +123,7 @@ class Attempts:
 
 
 def _spell_fewer(now: Run, following: Run, most: Run, wanted: int) -> str:
-    """Says on how many devices an attempt starts, and until when; "" if on as many as the one before and as there may be."""
+    """Describes on how many devices an attempt starts, and until when; "" if it starts on as many as allowed."""
     if following == most:
         return ""
     until = f"; all are tried again after {'a checkpoint' if wanted == 1 else f'{wanted} checkpoints'}"
@@ -132,10 +135,10 @@ def prepare(run: Run, launch: Launch) -> Path:
 
     Args:
         run: The run.
-        launch: Names the directory; if it does not, one is made.
+        launch: Names the directory; by default, a new one below `runs/`.
 
     Raises:
-        ConfigError: `--out` already holds a run, or cannot be written.
+        ConfigError: The directory already holds a run, or cannot be written.
     """
     if launch.out is None:
         name = f"{run.framework}-{run.strategy.name}-{run.workload.name.partition('+')[0]}"
@@ -150,13 +153,13 @@ def prepare(run: Run, launch: Launch) -> Path:
 
 
 def first_new(name: Callable[[], Path]) -> Path:
-    """Makes a new directory.
+    """Makes a new directory and returns its path.
 
     Args:
         name: Returns a path that does not exist yet; it is called again if another command creates that path first.
 
     Raises:
-        ConfigError: It cannot be made.
+        ConfigError: The directory cannot be made.
     """
     while True:
         path = name()
@@ -165,12 +168,12 @@ def first_new(name: Callable[[], Path]) -> Path:
             return path
         except OSError as error:
             if not (isinstance(error, FileExistsError) and path.exists()):
-                refuse_run(path)  # which names what is in its way: a file may have the name of a folder above it
+                refuse_run(path)  # its message names the obstacle, such as a file in place of a parent folder
                 raise ConfigError(UNWRITABLE.format(path, error.strerror)) from None
 
 
 def new_directory(name: str) -> Path:
-    """Returns a path below `runs/` that is not taken yet, with the time in front of its name."""
+    """Returns an unused path below `runs/`, with the time in front of the given name."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     path, number = Path("runs") / f"{stamp}-{name}", 1
     candidate = path
@@ -181,31 +184,25 @@ def new_directory(name: str) -> Path:
 
 
 def check_unfinished(directory: Path) -> Path:
-    """Refuses to continue a directory that does not hold a run that was cut off; returns the directory.
-
-    Args:
-        directory: The directory.
+    """Returns the directory if it holds an interrupted run, which can be continued.
 
     Raises:
-        ConfigError: It holds a finished run, one that is still running, or none.
+        ConfigError: The directory holds a finished run, a run that is still going, or no run.
     """
     if os.path.lexists(directory / "result.json"):
         raise ConfigError(f"--resume {directory}: it holds a finished run; --start-from continues from where it ended.")
     if not os.path.lexists(directory / "config.json"):
         raise ConfigError(f"--resume {directory}: it holds no run; name a directory with a config.json.")
-    if is_running(directory):  # its processes would lose the files by which they are seen to be alive
+    if is_running(directory):  # continuing would remove the files that show its processes are alive
         raise ConfigError(f"--resume {directory}: a process of this run is still there; wait until it has ended.")
     return directory
 
 
 def begin_again(directory: Path) -> Path:
-    """Makes a run that was cut off ready for another attempt; returns its directory.
-
-    Args:
-        directory: The run directory.
+    """Prepares the directory of an interrupted run for another attempt and returns it.
 
     Raises:
-        ConfigError: It cannot be written, or somebody removed it.
+        ConfigError: The directory was removed or cannot be written.
     """
     from samestep.common.runtime.engines.rendezvous import RENDEZVOUS  # here: most runs end at their first attempt
 
@@ -219,10 +216,10 @@ def begin_again(directory: Path) -> Path:
 
 @contextlib.contextmanager
 def recorded_end(directory: Path) -> Iterator[None]:
-    """Makes a context that records in a run directory what ended it: an interruption, or an error."""
+    """Makes a context that records in the run directory which error or interruption ended the run."""
     try:
         yield
-    except _TriesAll:  # the run goes on
+    except _TriesAll:  # the run continues
         raise
     except BaseException as error:
         by = f" by {error}" if error.args else ""

@@ -23,11 +23,11 @@ from samestep.common.workload.data.dataset import load
 from samestep.common.workload.models.spec import num_params
 
 OPEN_FILES, OPEN_FILES_PER_PROCESS = 64, 16
-"""The most open files of a process: those of a framework's import, and its connections to each peer. Twice what runs were seen
-to have."""
+"""The most files that a process opens: for the import of its framework, and for its connections to each peer. Both are twice
+what was measured."""
 
 _MOST_COPIES = 4
-"""The most copies of the weights on a device: two of four bytes where an engine keeps master weights, and room for padding."""
+"""The most copies of the weights on a device. An engine that keeps master weights has two of four bytes; padding needs room."""
 
 
 def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
@@ -39,7 +39,7 @@ def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
         is_here: Whether its processes are started on this machine.
 
     Returns:
-        What the user should know before the run starts; "" if there is nothing.
+        Notes for the user to read before the run starts; "" if there are none.
 
     Raises:
         ConfigError: The directory is taken, the state to start from does not fit, or no step would be compressed.
@@ -62,7 +62,7 @@ def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
         refuse_taken(Path(launch.out))
     if launch.save_every is not None:
         _check_disk(run, launch)
-    require_row(run.framework, run.strategy.name)  # late: a wrong request is wrong on every machine
+    require_row(run.framework, run.strategy.name)  # last, so an invalid request gets the same error on every machine
     if is_here and not launch.prepare:
         _check_memory(run)
         allow_open_files(processes)
@@ -72,7 +72,7 @@ def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
 
 
 def _notes_on_own(run: Run, launch: Launch) -> Iterator[str]:
-    """Says what the user should know of their own data and model: a line each, or an empty one."""
+    """Yields notes for the user on their own data and model, one line each; some are empty."""
     if launch.data is not None:
         from samestep.common.workload.data.user_notes import notes_on
 
@@ -90,7 +90,7 @@ def _notes_on_own(run: Run, launch: Launch) -> Iterator[str]:
 
 
 def _check_memory(run: Run) -> None:
-    """Refuses a run for whose weights this machine has too little memory; of few weights, no costs are computed."""
+    """Refuses a run whose weights do not fit into this machine's memory. If they obviously fit, no costs are computed."""
     if _MOST_COPIES * num_params(run.workload.model) * run.item_bytes <= memory_bytes():
         return
     needed = max(footprint.params_bytes for footprint in run.strategy.cost(run, run.strategy.backend).footprints)
@@ -102,7 +102,7 @@ def _check_memory(run: Run) -> None:
 
 
 def _check_disk(run: Run, launch: Launch) -> None:
-    """Refuses to save what the disk has no room for: one checkpoint more than are kept, while it is written."""
+    """Refuses to save checkpoints if the disk has no room for those that are kept and the next one, which is being written."""
     numbers = sum(
         param.size + sum(math.prod(shape) for shape in run.optimizer.state(param).values())
         for param in run.workload.model.params().values()
@@ -118,7 +118,7 @@ def _check_disk(run: Run, launch: Launch) -> None:
 
 
 def _check_start(run: Run, start_from: str) -> str:
-    """Refuses a state that the run could not continue."""
+    """Refuses a state from which the run could not continue; returns a note if local state is reset, else ""."""
     if run.strategy.compiled_cores(run.options):
         raise ConfigError(f"{run.name} compiles here and trains nothing to continue; leave out --start-from.")
     given = f"--start-from {start_from}"
@@ -133,16 +133,16 @@ def _check_start(run: Run, start_from: str) -> str:
 
 
 def refuse_stateless(directory: Path, given: str) -> None:
-    """Refuses a run that did not keep its state; the message names its newest checkpoint and the command that keeps the state.
+    """Refuses a run without its state; the message names its newest checkpoint and the command that keeps the state.
 
     Args:
-        directory: A directory that may be that of a run.
-        given: The flag that named it.
+        directory: The directory of a run, or any other.
+        given: The flag that named it, for the message.
 
     Raises:
-        ConfigError: It is such a run.
+        ConfigError: The directory holds a run that did not keep its state.
     """
-    if os.path.exists(directory / STATE) or not os.path.exists(directory / "result.json"):  # no error for a long path
+    if os.path.exists(directory / STATE) or not os.path.exists(directory / "result.json"):  # no error for long paths
         return
     result = load_result(directory)
     if not result.compiled:
@@ -157,7 +157,7 @@ def allow_open_files(processes: int) -> None:
     """Lets this process, and those that it starts, open as many files as a run needs.
 
     Args:
-        processes: The processes of the run.
+        processes: The number of processes of the run.
 
     Raises:
         Unavailable: The system allows fewer.

@@ -27,12 +27,12 @@ Event = dict[str, object]
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """An activity that sends or receives.
+    """An activity, with what is known about its communication.
 
     Attributes:
         activity: When it took place.
-        send: The send that this process recorded for it in the observed step; None for a receipt, and if they do not match.
-        meeting: What all its ends have in common; "" if that is not known.
+        send: The send recorded for it in the observed step; None for a receipt, or if the recorded sends do not match.
+        meeting: A text that is the same for all processes that take part; "" if that is not known.
     """
 
     activity: Activity
@@ -41,12 +41,12 @@ class Transfer:
 
 
 def write_trace(directory: Path, run: Run, measured: Sequence[Measured]) -> None:
-    """Joins what the processes recorded, and removes their files.
+    """Joins the recordings of all processes in one trace, and removes their files.
 
     Args:
         directory: The run directory.
         run: What was traced.
-        measured: The measurements of every process that does not merely serve, rank 0 first.
+        measured: The measurements of every process except servers, rank 0 first.
     """
     files = [trace_file(directory, each.role) for each in measured]
     found = [validate(Recording, read_json(file, _MOST_BYTES), str(file)) for file in files]
@@ -71,7 +71,7 @@ def chrome_events(run: Run, measured: Sequence[Measured], found: Sequence[Record
         by_device = collections.defaultdict(list)
         for activity in recording.activities:
             by_device[activity.device].append(activity)
-        count = min(len(own.footprints), max(by_device, default=0) + 1)  # threads of one device are one lane
+        count = min(len(own.footprints), max(by_device, default=0) + 1)  # the threads of one device share its lanes
         for device in range(count):
             name = own.role if count == 1 else f"{own.role}, {own.footprints[device].device.rpartition('device:')[2]}"
             lanes = _lanes(run, own.sends, recording.steps, by_device[device], (first + device, device), axis)
@@ -92,7 +92,7 @@ def _lanes(
     places: tuple[int, int],
     axis: str,
 ) -> Iterator[tuple[int, str, Transfer]]:
-    """Step, lane and content of everything that a device did."""
+    """Yields the step, the lane and the content of everything that a device did."""
     place, device = places
     free: list[int] = []  # over all steps: under load, a transfer may outlast the step that it began in
     for number, (start, end) in enumerate(steps):
@@ -108,7 +108,7 @@ def _lanes(
 
 
 def _met(run: Run, sends: Sequence[Send], moved: Sequence[Activity], place: int, axis: str) -> Iterator[Transfer]:
-    """Says of each transfer of a step what it is, as the observed step recorded them in the same order."""
+    """Matches the transfers of a step with the sends of the observed step, which were recorded in the same order."""
     expanded = [
         dataclasses.replace(s, bytes=s.bytes // s.count, count=1)
         for s in sends
@@ -161,7 +161,7 @@ def _details(each: Transfer) -> Event:
 
 
 def _arrows(events: Iterable[Event]) -> Iterator[Event]:
-    """From each message to its receipt."""
+    """Yields both ends of an arrow from each message to its receipt."""
     ends: dict[Hashable, dict[bool, Event]] = collections.defaultdict(dict)
     for event in events:
         args = event["args"]

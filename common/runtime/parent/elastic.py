@@ -1,7 +1,7 @@
 """Runs that continue with fewer devices once one is lost, and with all of them again after their next checkpoint.
 
-The global batch is kept, so the steps stay those of the whole run: the run takes the largest allowed number of devices among
-which the strategy can split it.
+The global batch stays the same, and so do the steps. The run uses the largest allowed number of devices over which the
+strategy can split the batch.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from samestep.common.strategy import Run
 
 
 def check_elastic(run: Run, launch: Launch, elastic: str) -> None:
-    """Refuses other numbers of devices with which a run could not continue.
+    """Refuses a range of devices within which a run could not continue.
 
     Args:
         run: The run.
@@ -24,7 +24,7 @@ def check_elastic(run: Run, launch: Launch, elastic: str) -> None:
         elastic: The requested range of devices.
 
     Raises:
-        ConfigError: The run cannot continue with them.
+        ConfigError: The run cannot continue on other numbers of devices in that range.
     """
     given, (least, most) = f"--elastic {elastic}", read_devices(elastic)
     if not launch.restarts:
@@ -41,12 +41,12 @@ def check_elastic(run: Run, launch: Launch, elastic: str) -> None:
 
 
 def whole(config: RunConfig) -> RunConfig:
-    """Returns the request of a run as it was first made, for any number of devices of its last attempt."""
+    """Returns the request of a run as first made, without the number of devices of its last attempt."""
     return config if config.elastic is None else dataclasses.replace(config, devices=None, mesh=None)
 
 
 def with_one_less(run: Run, launch: Launch) -> Run:
-    """Returns the run on the largest possible number of devices when one is lost; the run itself if it cannot use fewer.
+    """Returns the run on the largest number of devices possible after one is lost; the run itself if it cannot use fewer.
 
     Args:
         run: The run.
@@ -56,7 +56,7 @@ def with_one_less(run: Run, launch: Launch) -> Run:
 
 
 def _smaller(run: Run, launch: Launch) -> Iterator[Run]:
-    """Yields the same steps on fewer devices, on the most of them first."""
+    """Yields runs that take the same steps on fewer devices, in descending order of their number."""
     least, _ = read_devices(launch.elastic or "")
     for devices in range(run.num_devices - 1, least - 1, -1):
         try:

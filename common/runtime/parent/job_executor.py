@@ -1,4 +1,4 @@
-"""A run that an engine starts: submitted as a job, followed in its directory, and reported with the engine's word for its end."""
+"""Takes runs as jobs of an engine: submits each, follows it in its directory, and reports how it ended in the engine's words."""
 
 import dataclasses
 import os
@@ -23,9 +23,9 @@ SETTLE_SECONDS = 1.0
 
 _KILLED = re.compile(
     r": (Killed|Segmentation fault|Aborted|Bus error|Out Of Memory)|exceeded memory limit"  # Slurm
-    r"|exited on signal|exitcode *: -\d|died with <Signals"  # Open MPI, torchrun, and Ray's worker of its child
+    r"|exited on signal|exitcode *: -\d|died with <Signals"  # Open MPI, torchrun, and Ray's worker about its child
 )
-"""What engines print about a process that a signal or lack of memory ended."""
+"""Matches what engines print about a process that was ended by a signal or by lack of memory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,24 +46,24 @@ class Job(Protocol):
 
     Attributes:
         name: Its name, as the engine's own commands take it.
-        log: Everything that its processes print.
+        log: The file with everything that its processes print.
     """
 
     name: str
     log: Path
 
     def ended(self) -> JobEnd | None:
-        """Returns how it ended; None while it waits or runs."""
+        """Returns how the job ended; None while it waits or runs."""
 
     def waits_for(self) -> str:
-        """Returns why it does not run yet, in the engine's word; "" if it runs."""
+        """Returns why the job is not running yet, in the engine's words; "" if it runs."""
 
     def cancel(self) -> None:
-        """Makes the engine end it; returns once nothing of it runs."""
+        """Cancels the job; returns once none of its processes runs."""
 
 
 Submit = Callable[[Path, Run], Job]
-"""(directory, run) -> the job that an engine made of a prepared run."""
+"""(directory, run) -> the job that was submitted to an engine for a prepared run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +91,7 @@ class JobExecutor:
             run: The run.
             launch: How to start it.
             progress: Called at every window's end.
-            environment: Added to what starts the processes.
+            environment: Ignored; a job's processes get their environment from the engine.
 
         Raises:
             SamestepError: The run has no result; nothing of it is still running.
@@ -130,13 +130,13 @@ def follow(directory: Path, job: Job, progress: Progress | None) -> JobEnd:
 
 
 def _failure(directory: Path, job: Job, end: JobEnd) -> SamestepError:
-    """Makes the error of a job that left no result: the engine's word if it ended the job, else what a process left."""
+    """Returns the error of a job without a result: the engine's word if the engine ended it, else what a process left."""
     role, left = read_error(directory) or ("", None)
     if left is not None and not isinstance(left, WorkerFailed) and not end.is_engines_doing:
-        return left  # its one line says it all
+        return left  # its one line is enough
     text = read_log(job.log)
     killed = next((line.strip() for line in text.splitlines() if _KILLED.search(line)), "")
-    # What others say of a process that was killed comes of that.
+    # What other processes report is a consequence of the one that was killed.
     first = killed or ("" if left is None else f"{role}: {left}")
     said = f": {first}" if first and not end.is_engines_doing else ""
     log = f"; log: {job.log}.{last_lines(text)}" if job.log.exists() else f", and nothing was written to {job.log}."

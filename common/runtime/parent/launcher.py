@@ -25,7 +25,7 @@ from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.runtime.topology import LAUNCHED_AT
 from samestep.common.strategy import Run
 
-if TYPE_CHECKING:  # what a run of our own models does without
+if TYPE_CHECKING:  # not needed by a run of our own models
     from samestep.common.judging.ported import PortedModel
     from samestep.common.runtime.parent.job_executor import JobExecutor
     from samestep.common.runtime.parent.models.converting import WeightsFile
@@ -35,14 +35,14 @@ WORKER = "samestep.common.runtime.worker.worker"
 
 
 class Launcher:
-    """Starts runs one after the other, each framework imported once. Use it as a context manager."""
+    """Starts runs one after the other, and imports each framework only once. Use it as a context manager."""
 
     def __init__(self, worker: str = WORKER, executor: "JobExecutor | None" = None) -> None:
-        """Starts nothing yet.
+        """Makes a folder for temporary files; starts no process yet.
 
         Args:
             worker: The module whose `main` each process runs.
-            executor: What starts the processes of runs in place of this launcher, which then only describes models.
+            executor: Starts the processes of runs in place of this launcher, which then only describes models.
         """
         self.executor = executor
         self._worker = worker
@@ -67,7 +67,7 @@ class Launcher:
         Args:
             frameworks: The frameworks to import.
             threads: The number of threads per device of the runs to come.
-            timeout_seconds: How long a fork server may be stopped meanwhile.
+            timeout_seconds: How long a fork server may be stopped (as by SIGSTOP) before that is an error.
         """
         here = () if self.executor else frameworks
         servers = [self._server(framework, threads, timeout_seconds) for framework in here]
@@ -90,8 +90,8 @@ class Launcher:
             launch: How to start it.
             progress: Called at every window's end.
             launched_at: When the command was given (`time.time()`); by default now.
-            environment: Added to every process's.
-            resume: The directory of the run if it was started before and did not end.
+            environment: Variables to add to the environment of every process.
+            resume: The directory of the interrupted run to continue; None starts a new run.
 
         Returns:
             The result; one that missed parity has the status "not the same step".
@@ -103,19 +103,19 @@ class Launcher:
         self.last_run = directory = prepare(run, launch) if resume is None else begin_again(resume)
         begin = functools.partial((self.executor or self).execute, directory)
         run = Attempts(directory, run, launch, environment or {}, progress).take(launched_at, begin)
-        if self.executor:  # where rank 0 has judged it
+        if self.executor:  # rank 0 has judged the run
             return load_result(directory)
         return self._judge(directory, run, launch, time.time() - launched_at, environment or {})
 
     def run_apart(self, run: Run, launch: Launch) -> RunResult:
-        """Takes a run as `run` does, in a directory that is removed at its end; the arguments are those of `run`."""
+        """Takes a run as `run` does, in a temporary directory; the arguments are those of `run`."""
         with make_scratch() as scratch:
             return self.run(run, dataclasses.replace(launch, out=f"{scratch}/run"))
 
     def _judge(
         self, directory: Path, run: Run, launch: Launch, seconds: float, environment: dict[str, str]
     ) -> RunResult:
-        """Writes the result of a run whose processes are done, or why it has none."""
+        """Judges a run whose processes have ended and writes its result, or the error if it has none."""
         finished = Finished(
             directory=directory,
             run=run,
@@ -128,7 +128,7 @@ class Launcher:
         with recorded_end(directory):
             try:
                 return finish(finished)
-            except (OSError, ConfigError) as error:  # a disk that is full, or a file that somebody removed or damaged
+            except (OSError, ConfigError) as error:  # a full disk, or a file that was removed or damaged
                 raise WorkerFailed(f"the run in {directory} trained, but it has no result: {error}") from None
 
     def execute(
@@ -146,7 +146,7 @@ class Launcher:
             run: The run.
             launch: How to start it.
             progress: Called at every window's end.
-            environment: Variables to add to every process; they say when the command was given, if not now.
+            environment: Variables to add to the environment of every process; LAUNCHED_AT in it replaces the present time.
 
         Raises:
             SamestepError: A process failed; nothing is left running.
@@ -155,7 +155,7 @@ class Launcher:
         with recorded_end(directory):
             try:
                 start(directory, run, launch, self._serve(run, launch), shared, progress).wait()
-            except OSError as error:  # no descriptor is left, or no process
+            except OSError as error:  # no file descriptor is left, or no process
                 raise WorkerFailed(f"{directory} was given up: {error}") from None
             finally:
                 seal(directory)
@@ -164,7 +164,7 @@ class Launcher:
         """Makes a worker describe the user's model that a request names.
 
         Args:
-            config: The request; one that names no model is returned as it is.
+            config: The request; one that names no model is returned unchanged.
 
         Returns:
             The request with the folder of the description, which exists as long as this launcher.
@@ -186,12 +186,12 @@ class Launcher:
         Args:
             config: Names the model and the data, with a batch size and steps.
             accepted: The names of accepted differences, in addition to those that the model's file accepts.
-            checkpoint: Weights of one of the two, which are written for the other as well if they are the same model.
+            checkpoint: Weights of one of them, to be converted for the other if both are the same model.
 
         Raises:
             SamestepError: A model cannot be built, or a parameter has no counterpart.
         """
-        from samestep.common.runtime.parent.models.converting import convert  # here: a run does without
+        from samestep.common.runtime.parent.models.converting import convert  # here: a run does not need it
         from samestep.common.runtime.parent.models.porting import port
 
         with tempfile.TemporaryDirectory(dir=self._scratch.name) as folder:
@@ -213,13 +213,13 @@ class Launcher:
         return Ports(self.port)
 
     def _serve(self, run: Run, launch: Launch) -> ForkClient:
-        """Returns a fork server that has imported the strategy of a run, and what a user's model does."""
+        """Returns a fork server that has imported a run's strategy and the modules that a user's model imports."""
         asked = run.framework, run.threads, launch.timeout_seconds, run.strategy.package
         if launch.model is None:
             server = self._server(*asked)
         else:
             server = self._descriptions.serve(run, lambda: self._server_for_models(*asked))
-        # Once, and not by each process: torch.distributed.tensor takes a second.
+        # Imported once, and not by each process: torch.distributed.tensor takes a second.
         server.preload([row_module(run.framework, run.strategy.name), run.module])
         return server
 
@@ -228,7 +228,7 @@ class Launcher:
         if key not in self._servers or not self._servers[key].alive:
             worker = self._worker if framework != ORACLE_FRAMEWORK else WORKER
             self._servers[key] = ForkClient(framework, threads, worker, self._scratch.name)
-            adapter(Measured)  # made while the server imports its framework
+            adapter(Measured)  # built while the server imports its framework
         self._servers[key].timeout_seconds = timeout_seconds
         return self._servers[key]
 
@@ -238,5 +238,5 @@ class Launcher:
         return server
 
     def reference_rerun(self, launch: Launch) -> LaunchedRerun:
-        """Makes the rerun that takes the reference's steps of a run with this launch."""
+        """Returns a rerun that takes the steps of the reference of a run with this launch."""
         return LaunchedRerun(self.execute, self._scratch.name, launch.of_reference, {})

@@ -33,7 +33,7 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
     Args:
         run: What was trained.
         launch: How it was started.
-        measured: The measurements of every process that does not merely serve, rank 0 first.
+        measured: The measurements of every process except servers, rank 0 first.
         parity: The verdict.
     """
     first, config = measured[0], as_config(run, launch)
@@ -79,7 +79,7 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
 
 
 def _predict(run: Run, measured: Sequence[Measured]) -> Ledger:
-    """Returns what the step that was observed should cost."""
+    """Returns the predicted costs of the observed step."""
     exact, backend = run.strategy.cost_as_measured, measured[0].backend
     if exact is None:
         return run.strategy.cost(run, backend)
@@ -87,13 +87,13 @@ def _predict(run: Run, measured: Sequence[Measured]) -> Ledger:
 
 
 def _uncounted(run: Run, first: Measured) -> tuple[str, ...]:
-    """Returns the processes on other machines, which only serve and whose traffic nobody can ask for."""
+    """Returns the roles of servers on other machines, whose traffic cannot be measured from here."""
     counted = {usage.role for usage in first.served if usage.sent_bytes_per_step}
     return tuple(spec.role for spec in run.strategy.topology(run) if spec.serves and spec.role not in counted)
 
 
 def _time(run: Run, first: Measured) -> tuple[float | None, Throughput | None, float | None]:
-    """Median seconds of a step, examples per second, and how much longer the first window took than later steps would have."""
+    """Returns a step's median seconds, examples per second, and how much longer the first window took than later steps would."""
     per_step = [s / n for s, n in zip(first.window_seconds, first.window_steps, strict=True)]
     if not (timed := per_step[1:]):
         return None, None, None
@@ -103,12 +103,12 @@ def _time(run: Run, first: Measured) -> tuple[float | None, Throughput | None, f
 
 
 def _device_rows(measured: Measured) -> list[DeviceRow]:
-    """Returns one row a device; a chief also reports the processes that serve it, one device each, in the topology's order."""
+    """Returns one row per device. A chief also reports the processes that serve it, one device each, in the topology's order."""
     owners = [measured, *measured.served] if measured.served else [measured] * len(measured.footprints)
     rows = []
     for number, (owner, footprint) in enumerate(zip(owners, measured.footprints, strict=True)):
         usage = {field.name: getattr(owner, field.name) for field in dataclasses.fields(Usage)}
-        if number and not measured.served:  # what a whole process did is on its first row only
+        if number and not measured.served:  # what the process did as a whole is in its first row only
             usage |= dict.fromkeys((name for name in usage if name.endswith("_bytes_per_step")), 0.0) | {
                 "cpu_seconds": 0.0
             }
@@ -128,7 +128,7 @@ def command(config: RunConfig) -> str:
 
 
 def machine() -> dict[str, Scalar]:
-    """Returns the machine that the run ran on."""
+    """Returns a description of this machine."""
     cpu = ""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -148,7 +148,7 @@ def machine() -> dict[str, Scalar]:
 
 @functools.cache
 def git_commit() -> str | None:
-    """Returns the commit of the checkout that this process runs, asking git once; None if it is not a checkout."""
+    """Returns the commit of the checkout that holds this code, or None if there is no checkout. It runs git once."""
     line = ["git", "rev-parse", "HEAD"]
     try:
         done = subprocess.run(line, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5, check=False)
@@ -160,7 +160,7 @@ def git_commit() -> str | None:
 def count_by_host(
     run: Run, hosts: Sequence[Mapping[str, str]], used: Sequence[Usage], ledger: Ledger, backend: str
 ) -> tuple[HostBytes, ...]:
-    """Adds up what the processes of each of several hosts used.
+    """Adds up the bytes that the processes of each host sent and received.
 
     Args:
         run: What was trained.
@@ -187,7 +187,7 @@ def count_by_host(
 
 
 def _with_prediction(measured: HostBytes, own: set[int], routes: Mapping[tuple[int, int], float]) -> HostBytes:
-    """Adds what the routes between processes say of a host that has some of them."""
+    """Adds the bytes that the routes between processes predict for a host; `own` has the places of its processes."""
     if not routes:
         return measured
     ways = {(True, True): 0.0, (True, False): 0.0, (False, True): 0.0, (False, False): 0.0}

@@ -1,4 +1,4 @@
-"""What a launcher does last, if something else started the run's processes: torchrun, a scheduler, or the user."""
+"""Finishes a run whose processes something else started: torchrun, a scheduler, or the user."""
 
 import contextlib
 import time
@@ -15,7 +15,7 @@ from samestep.common.strategy import Run
 
 
 def finish_alone(directory: Path, run: Run, launch: Launch) -> None:
-    """Does a launcher's last duties, on rank 0 of a run that something else started.
+    """Judges and seals, on rank 0, a run that something else started.
 
     Args:
         directory: The run directory.
@@ -44,11 +44,11 @@ def wait_for_processes(directory: Path, run: Run, timeout_seconds: float) -> Non
 
     Args:
         directory: The run directory.
-        run: Its topology says which processes there are.
+        run: The run; its topology names the processes.
         timeout_seconds: How long to wait.
 
     Raises:
-        WorkerFailed: A process wrote none in time.
+        WorkerFailed: A process did not write its measurements in time.
     """
     deadline = time.monotonic() + timeout_seconds
     for spec in run.strategy.topology(run):

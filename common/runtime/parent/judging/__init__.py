@@ -1,1 +1,1 @@
-"""What the launcher determines about a run that ended: its reference, its curve, its verdict."""
+"""Judging a run that has ended: its reference, the reference's curve, and the verdict."""

@@ -1,4 +1,4 @@
-"""A cache of directories with a limit: the least recently used are removed first, and those in use stay."""
+"""A cache of directories with a size limit. The least recently used are removed first, and those in use stay."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,7 @@ from samestep.common.files.writing import reopen
 LIMIT_BYTES = 2**30
 """The most bytes of the oracle's curves. An entry in use is not evicted, so a single one may be larger."""
 LOCK = "lock"
-"""A file to lock: on a network file system a directory cannot be locked."""
+"""The file that is locked in place of its directory, since a network file system cannot lock a directory."""
 _KEY = re.compile("[0-9a-f]{24}")
 _HELD: list[int] = []
 """The open lock of the entry that this process uses."""
@@ -58,7 +58,7 @@ def hold(path: Path) -> bool:
     """
     while _HELD:
         os.close(_HELD.pop())
-    with contextlib.suppress(OSError, WorkerFailed):  # not there; no locks on this disk; or another's cache
+    with contextlib.suppress(OSError, WorkerFailed):  # no such entry, no locks on this disk, or another user's cache
         _HELD.append(reopen(path / LOCK))
         fcntl.flock(_HELD[0], fcntl.LOCK_SH)
         os.utime(path)
@@ -66,7 +66,7 @@ def hold(path: Path) -> bool:
 
 
 def evict(folder: Path, limit: int = LIMIT_BYTES) -> list[CacheEntry]:
-    """Removes entries of a cache until the others fit into a limit; those that a process holds stay.
+    """Removes entries of a cache until the rest fits into a limit; entries that a process holds stay.
 
     Args:
         folder: The folder that holds one directory for each entry.

@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A run whose processes have ended, and what its verdict may use besides the files that they left.
+    """A run whose processes have ended, with what its verdict may use in addition to their files.
 
     Attributes:
         directory: The directory of the run.
         run: What was trained.
         launch: How it was started.
-        seconds: What the run took, from the command to its end.
+        seconds: How long the run took, from the command to its end.
         alone: Takes the steps of the reference.
-        rerun: Repeats steps of the run, or of one like it; None if that is not possible.
+        rerun: Repeats steps of the run, or of a variant of it; None if that is not possible.
         ask: (launch, run, steps) -> the port of a model, as in `AskPort`; None if that is not possible.
         hosts: The hosts on which an engine started its processes, as `read_hosts` returns them.
     """
@@ -62,10 +62,10 @@ class Finished:
 
 
 def finish(finished: Finished) -> RunResult:
-    """Writes `result.json` and removes the reserved `error.json`.
+    """Judges a run, writes `result.json`, removes the reserved `error.json`, and returns the result.
 
     Raises:
-        WorkerFailed: Somebody removed or changed a file of the run while it ran.
+        WorkerFailed: A file of the run was removed or changed while it ran.
     """
     directory, run, launch = finished.directory, finished.run, finished.launch
     measured = [read_measured(directory, spec.role) for spec in run.strategy.topology(run) if not spec.serves]
@@ -86,11 +86,11 @@ def finish(finished: Finished) -> RunResult:
 
         write_trace(directory, run, measured)
     write_json(directory / "result.json", result)
-    with contextlib.suppress(OSError):  # there is a result; what cannot be tidied up takes room, and no more
+    with contextlib.suppress(OSError):  # there is a result; a file that cannot be removed only takes room
         (directory / "error.json").unlink(missing_ok=True)
         if run.described() == reference.described() and launch.needs_state:
             keep_curve(Curve(log, read_state(directory)), run, launch, curve_folder(run, launch, result.dataset_sha256))
-        # It may be many times as large as all the other files; a wrong state is evidence.
+        # The state may be many times as large as all other files; that of a run that missed parity is kept as evidence.
         if not launch.keep_state and parity.passed is not False:
             (directory / STATE).unlink(missing_ok=True)
         seal(directory)
@@ -98,10 +98,10 @@ def finish(finished: Finished) -> RunResult:
 
 
 def raise_if_missed(result: RunResult) -> None:
-    """Turns a missed parity into the error with exit code 4.
+    """Raises the error with exit code 4 if a run missed parity.
 
     Raises:
-        ParityFailed: The run was judged and is not the same step.
+        ParityFailed: The run was judged and did not take the same steps.
     """
     if result.parity.passed is False:
         from samestep.common.judging.conclusion import explain_missed  # here: most runs pass
@@ -110,7 +110,7 @@ def raise_if_missed(result: RunResult) -> None:
 
 
 def _read_log(directory: Path, measured: Measured) -> Log:
-    """Reads the log, which has to have the losses that were measured, for whoever reads it later; a compiled step has none."""
+    """Reads the log and checks that its losses are the measured ones; a run that was only compiled has an empty log."""
     if measured.compiled:
         return Log(None, ())
     try:
@@ -120,9 +120,9 @@ def _read_log(directory: Path, measured: Measured) -> Log:
 
 
 def _judge(finished: Finished, reference: Run, measured: Measured, log: Log) -> Parity:
-    """Holds a run against its reference, whose curve is in the cache or is taken now.
+    """Judges a run against its reference, whose curve is read from the cache or computed now.
 
-    With `--parity` the reference goes to the run's end, otherwise as far as the run's own time allows.
+    With `--parity` the reference is taken to the last step, otherwise it may take as long as the run itself.
     """
     run, launch = finished.run, finished.launch
     if reason := why_not_judged(run, reference, launch.parity is not False):
@@ -145,13 +145,13 @@ def _judge(finished: Finished, reference: Run, measured: Measured, log: Log) -> 
 
 
 def _start(run: Run, launch: Launch) -> "TrainState":
-    from samestep.common.runtime.start import initial_state  # here, like the next one: most verdicts do without
+    from samestep.common.runtime.start import initial_state  # here, like the next import: most verdicts do not need it
 
     return initial_state(run, launch)
 
 
 def _naming(run: Run) -> "Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]":
-    """Returns what names the parameters of a counterpart, and lays them out, as the run's own model does."""
+    """Returns a function that gives the parameters of a counterpart the names and layout of the run's own model."""
     from samestep.common.runtime.parent.models.weight_transfer import in_own_names
 
     return functools.partial(in_own_names, run)
@@ -159,13 +159,13 @@ def _naming(run: Run) -> "Callable[[Mapping[str, np.ndarray]], Mapping[str, np.n
 
 @dataclasses.dataclass(frozen=True)
 class LaunchedRerun:
-    """Repeats steps as a launcher does.
+    """Repeats steps of a run in new processes of a launcher.
 
     Attributes:
         execute: The launcher's `execute`.
         scratch: The folder for its directories.
         launch: How the judged run was started.
-        environment: Added to every process's.
+        environment: Variables to add to the environment of every process.
     """
 
     execute: Callable[..., None]
@@ -174,7 +174,7 @@ class LaunchedRerun:
     environment: dict[str, str]
 
     def steps(self, run: Run, start: "TrainState | None" = None) -> Curve:
-        """Takes a run to its last step, as `common.judging.reference_run` says.
+        """Takes a run to its last step, as described in `common.judging.reference_run`.
 
         Args:
             run: The run.
@@ -183,7 +183,7 @@ class LaunchedRerun:
         with tempfile.TemporaryDirectory(dir=self.scratch) as folder:
             directory, launch = Path(folder, "run"), self.launch.untraced
             is_first = start is not None and start.step == 0 and run.optimizer.rounding_move is None
-            if start is not None and is_first:  # such an optimizer makes its own state
+            if start is not None and is_first:  # its optimizer makes its own state
                 run = _with_first_weights(run, start, Path(folder, "model"))
             elif start is not None:
                 launch = dataclasses.replace(launch, start_from=str(directory))
@@ -195,14 +195,14 @@ class LaunchedRerun:
 
 
 def _with_first_weights(run: Run, start: "TrainState", folder: Path) -> Run:
-    """Makes the same run of a copy of its model, which has other first weights.
+    """Returns the same run with a copy of its model that has other initial weights.
 
     Args:
         run: The run of a user's model.
-        start: Has the weights and buffers.
-        folder: To copy the model to.
+        start: The state that has these weights and buffers.
+        folder: The new folder of the copy.
     """
-    from samestep.common.workload.models.description import INITIAL, write_initial  # here: runs of our own do without
+    from samestep.common.workload.models.description import INITIAL, write_initial  # here: our own models have none
     from samestep.common.workload.models.user_model import UserModelSpec
 
     described = run.workload.model.facts.folder

@@ -1,4 +1,4 @@
-"""The oracle's curves: its losses and its state, computed as far as time allows, and kept between commands.
+"""The oracle's curves, i.e. its losses and its state: computed as far as time allows, and kept between commands.
 
 A kept curve is a directory `KEY/STEP` of the cache, with the files of a run directory. The key is made from everything that
 affects the numbers. The number of steps does not, so a later run continues where an earlier one stopped.
@@ -37,7 +37,7 @@ from samestep.common.workload.data.dataset import cache_directory, make_cache_di
 LEAST_STEPS = 20
 """How many steps are judged no matter how long the oracle takes; fewer are not worth starting it."""
 CUT = ".cut"
-"""Ends the name of a curve that stopped for lack of time; it is removed once a longer one is kept."""
+"""The suffix of a curve that stopped for lack of time; the curve is removed once a longer one is kept."""
 
 
 def reach_curve(
@@ -48,15 +48,15 @@ def reach_curve(
     rerun: Rerun,
     names: Collection[str] = (),
 ) -> Curve:
-    """Takes the oracle towards the last step of a run, continuing the longest curve that is kept.
+    """Takes the oracle towards the last step of a run, from the end of the longest kept curve.
 
     Args:
         run: The oracle's run.
-        launch: Names the state that it continues.
+        launch: How the run was started; names the state from which it continued.
         measured: The measurements of the judged run: its first step and its data.
         budget_seconds: How long the oracle may take beyond LEAST_STEPS. With infinity, the curve ends exactly at the last step,
             so the weights there are known; otherwise a curve beyond the last step is enough.
-        rerun: Takes its steps.
+        rerun: Takes the oracle's steps.
         names: The arrays to read of a kept state that is not continued, as `read_state` takes them.
     """
     first, last = measured.first_step, run.steps
@@ -95,11 +95,11 @@ def _joined(begun: Curve, more: Curve) -> Curve:
 
 
 def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
-    """Returns where the curves of one oracle are kept: named by everything that affects its numbers, including its own code.
+    """Returns the folder of an oracle's curves. Its name is a digest of everything that affects the numbers, including our code.
 
     Args:
-        run: The oracle's.
-        launch: Names the state that it continues.
+        run: The oracle's run.
+        launch: How the run was started; names the state from which it continued.
         dataset_sha256: The SHA-256 digest of the data.
     """
     try:
@@ -110,7 +110,7 @@ def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
     # NumPy's version, since its generators draw the weights and the order of the examples.
     numbers = [described, dataset_sha256, started, _source_digest(), np.__version__]
     if (folder := run.workload.model.facts.folder) is not None:
-        # A user's model also changes, with the same shapes, when its files are edited or a package gets another version.
+        # A user's model may change while its shapes stay the same: a file is edited, or a package has another version.
         numbers += [code.digests(folder), code.packages()]
     key = hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:24]
     return curves_directory() / key
@@ -140,14 +140,14 @@ def sources() -> list[Path]:
 
 
 def _find(folder: Path, first: int, last: int, beyond: bool, names: Collection[str]) -> Curve | None:
-    """Returns the kept curve that says most about the steps from `first` to `last`.
+    """Returns the kept curve that covers the most steps from `first` to `last`; None if there is none.
 
     Args:
         folder: From `curve_folder`.
         first: The first step.
-        last: The step to end before.
-        beyond: Whether one that goes beyond the last step will do.
-        names: The arrays to read of one that has the last step; of another, which may be continued, all.
+        last: The step after the last one.
+        beyond: Whether a curve that goes on after `last` is usable.
+        names: The arrays to read of a curve that reaches `last`. Of a shorter one, which may be continued, all are read.
     """
     kept = _kept(folder)
     usable = [step for step in kept if beyond or step <= last]
@@ -163,7 +163,7 @@ def _find(folder: Path, first: int, last: int, beyond: bool, names: Collection[s
 
 
 def _kept(folder: Path) -> dict[int, Path]:
-    """Returns the curves in a folder, by the number of their steps; anything else that is there is nobody's business."""
+    """Returns the curves in a folder by their number of steps; anything else in the folder is ignored."""
     return {
         int(path.stem): path for path in folder.glob("[0-9]*") if re.fullmatch(rf"[0-9]+({re.escape(CUT)})?", path.name)
     }
@@ -183,7 +183,7 @@ def read_curve(directory: Path, names: Collection[str] = ()) -> Curve:
 
 
 def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
-    """Puts a curve into the cache, completely or not at all; a cache that cannot be written only costs time.
+    """Puts a curve into the cache, completely or not at all. A cache that cannot be written is no error; it costs time later.
 
     Args:
         curve: The curve.
@@ -195,7 +195,7 @@ def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
 
     step = curve.state.step
     path = folder / f"{step}{CUT if step < run.steps else ''}"
-    with contextlib.suppress(OSError, WorkerFailed):  # also if another process has put the same curve there meanwhile
+    with contextlib.suppress(OSError, WorkerFailed):  # also if another process has put it there meanwhile
         make_cache_directory()
         open_directory(folder)
         if not path.exists():

@@ -1,1 +1,1 @@
-"""What the launcher finds out about a user's model before it trains."""
+"""Describing users' models, comparing two implementations of one, and converting their weights."""

@@ -1,4 +1,4 @@
-"""Converts a checkpoint: writes the weights of one model in the other's own format, as comparing the two has shown."""
+"""Converts a checkpoint from one implementation of a model to the other, once comparing them has matched their parameters."""
 
 import dataclasses
 import shutil
@@ -34,8 +34,8 @@ class WeightsFile:
     """A checkpoint that is converted if two implementations turn out to be the same model.
 
     Attributes:
-        path: Where it is: a `.safetensors` file by the names of its model's parameters, or what Keras' `save_weights` wrote.
-        to: The framework that it is converted for: "torch" or "keras".
+        path: A `.safetensors` file with the names of its model's parameters, or a file that Keras' `save_weights` wrote.
+        to: The framework for which it is converted: "torch" or "keras".
     """
 
     path: Path
@@ -43,18 +43,18 @@ class WeightsFile:
 
     @property
     def sides(self) -> tuple[int, int]:
-        """The places in `SIDES` of the framework that has the weights, and of the one that gets them."""
+        """The places in `SIDES` of the framework that has the weights and of the one that gets them."""
         return 1 - _ENDS[self.to], _ENDS[self.to]
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names of these two frameworks."""
+        """The names of the framework that has the weights and of the one that gets them."""
         start, end = (conventions(SIDES[place]).followed for place in self.sides)
         return start, end
 
     @property
     def made(self) -> tuple[Path, Path]:
-        """The file with the converted weights, beside the checkpoint, and the one that says which weight became which."""
+        """The file with the converted weights, next to the checkpoint, and the manifest of which weight became which."""
         start, end = (conventions(SIDES[place]) for place in self.sides)
         old = next(each for each in start.read_suffixes if self.path.name.endswith(each))
         name = self.path.name.removesuffix(old) + end.weights_suffix
@@ -64,7 +64,7 @@ class WeightsFile:
         """Refuses a checkpoint that cannot be converted.
 
         Raises:
-            ConfigError: The checkpoint is no such file, or the converted file exists already.
+            ConfigError: The framework is unknown, the checkpoint is not a file of weights, or a file to write already exists.
         """
         if self.to not in _ENDS:
             raise unknown("framework", self.to, _ENDS, "It was given with --to.")
@@ -82,18 +82,18 @@ class WeightsFile:
 
 
 def convert(folder: Path, case: PortCase, verdict: PortVerdict, checkpoint: WeightsFile, server: Servers) -> None:
-    """Writes the weights of a checkpoint as the other framework reads them, and a manifest of which became which.
+    """Writes the weights of a checkpoint in the other framework's format, and a manifest of which weight became which.
 
     Args:
         folder: The folder of the port.
         case: Both implementations.
-        verdict: The verdict of these.
-        checkpoint: The checkpoint of one of the two.
+        verdict: The verdict on them.
+        checkpoint: The checkpoint of one of them.
         server: Finds the fork servers.
 
     Raises:
         ParityFailed: The two are not the same model.
-        ConfigError: The checkpoint is not one of its model.
+        ConfigError: The checkpoint does not fit its model.
     """
     checkpoint.check()
     (made, said), (start, end) = checkpoint.made, checkpoint.sides
@@ -120,7 +120,7 @@ def _sides(pair: Pair) -> tuple[tuple[LayerTensor, ...], tuple[LayerTensor, ...]
 
 
 def _read(checkpoint: WeightsFile, names: Mapping[str, LayerTensor]) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Reads a `.safetensors` file; returns the arrays by neutral name, in the neutral layout, and what belongs to nothing."""
+    """Reads a `.safetensors` file. Returns the arrays by neutral name, in the neutral layout, and the names of unused entries."""
     path, owner = checkpoint.path, checkpoint.names[0]
     try:
         arrays = read_safetensors(path)
@@ -137,7 +137,7 @@ def _read(checkpoint: WeightsFile, names: Mapping[str, LayerTensor]) -> tuple[di
 
 
 def _ask(folder: Path, side: int, task: str, server: Servers, checkpoint: str = "") -> dict[str, np.ndarray]:
-    """Has a worker save or load weights; returns those that its folder then holds, by neutral name."""
+    """Makes a worker save or load weights; returns those that its folder then holds, by neutral name."""
     path = folder / f"{SIDES[side]}-trace"
     asked = pydantic.TypeAdapter(TraceRequest).validate_python(read_json(path / ASKED))
     write_json(path / ASKED, dataclasses.replace(asked, task=task, checkpoint=checkpoint))
@@ -151,9 +151,9 @@ def manifest(case: PortCase, verdict: PortVerdict, checkpoint: WeightsFile, unus
 
     Args:
         case: Both implementations.
-        verdict: The verdict of these.
-        checkpoint: The checkpoint that the weights come from.
-        unused: Its entries that belong to no parameter of its model.
+        verdict: The verdict on them.
+        checkpoint: The checkpoint from which the weights come.
+        unused: The entries of the checkpoint that belong to no parameter of its model.
     """
     (start, end), (owner, taker) = checkpoint.sides, checkpoint.names
     pairs = [

@@ -48,7 +48,7 @@ def ask_description(directory: Path, config: RunConfig) -> None:
         config: Names the model, the data and the seed.
 
     Raises:
-        ConfigError: The model or the data are not named.
+        ConfigError: The request names no data.
     """
     if config.data is None:
         raise ConfigError(f"--model {config.model} needs data; add --data ARRAYS.npz or --data FILE.py:FUNCTION.")
@@ -64,7 +64,7 @@ def ask_description(directory: Path, config: RunConfig) -> None:
 
 
 def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> None:
-    """Runs workers that do what directories request, in parallel.
+    """Runs one worker for each directory, in parallel; each does what the request in its directory asks for.
 
     Args:
         tasks: Directory -> framework.
@@ -91,7 +91,7 @@ def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> 
 
 
 def _blame(code: int, config: RunConfig, ending: str, words: str) -> ConfigError:
-    """Returns the error of a process that ended before it was done: our own code gives a reason in `error.json`."""
+    """Returns the error of a process that ended too early and without an `error.json`, which our own code would have left."""
     why = (
         "the file, a package that it imports, or a lack of memory crashes it"
         if code < 0

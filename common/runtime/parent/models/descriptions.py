@@ -1,4 +1,4 @@
-"""Descriptions and ports of the user's models, each made once for all the runs of a command, and what the models import."""
+"""Keeps the descriptions and ports of users' models, each made once for all runs of a command, and what the models import."""
 
 import contextlib
 import dataclasses
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 2**24
 _DECIDE = ("model", "data", "seed", "batch_size", "optimizer", "learning_rate", "timeout_seconds")
-"""The fields of a run's request that a port has as well."""
+"""The fields that a port takes over from the request of a run."""
 
 
 class Descriptions:
     """Makes workers describe models, and keeps the descriptions or errors, and what the models import.
 
-    Fork servers import that once, instead of each worker again.
+    Fork servers import those modules once, so workers do not have to.
     """
 
     def __init__(self, scratch: Path, server: Servers) -> None:
-        """Describes nothing yet.
+        """Starts without descriptions.
 
         Args:
             scratch: Where the descriptions go.
@@ -50,7 +50,7 @@ class Descriptions:
         """Describes the model that a request names, as `Launcher.describe` does.
 
         Args:
-            config: Names a model that was not described yet.
+            config: A request whose model has not been described.
         """
         assert config.model is not None
         key = (config.framework, config.model, config.data, config.seed)
@@ -58,16 +58,16 @@ class Descriptions:
             try:
                 self._found[key] = self._describe(config)
             except ConfigError as error:
-                self._found[key] = error  # for every row of its framework
+                self._found[key] = error  # raised again for every row of its framework
         if isinstance(found := self._found[key], ConfigError):
             raise found
         return dataclasses.replace(config, described=found)
 
     def _describe(self, config: RunConfig) -> str:
-        """Describes a model; where the file has one in a framework that comes first, it gets that one's weights, if it can."""
+        """Describes a model and gives it the weights of the file's first model, if that is in another installed framework."""
         found = describe(config, self._scratch, self._server)
         description = read_description(found)
-        with contextlib.suppress(Unreadable, ValueError):  # or each worker imports what it needs, as it would anyway
+        with contextlib.suppress(Unreadable, ValueError):  # otherwise each worker imports what it needs
             noted = read_json(Path(found) / IMPORTS, _MOST_BYTES)
             self._imports[config.framework, description.source] = pydantic.TypeAdapter(Imports).validate_python(noted)
         source = description.frameworks[0]
@@ -99,16 +99,16 @@ class Ports:
     """Compares the two models of a run's file, once for all the runs of a command."""
 
     def __init__(self, port: Callable[[RunConfig], "PortedModel"]) -> None:
-        """Asks nothing yet.
+        """Starts without comparisons.
 
         Args:
-            port: Runs both implementations.
+            port: Runs both implementations and compares them.
         """
         self._port = port
         self._found: dict[tuple[object, ...], PortedModel | None] = {}
 
     def ask(self, launch: Launch, run: Run, steps: int) -> "PortedModel | None":
-        """Finds whether the two are the same model, with the curve of a run; None if that fails.
+        """Returns whether the two are the same model, with a curve over the batches of a run; None if comparing them fails.
 
         Args:
             launch: Names the model and the data.

@@ -28,14 +28,14 @@ Trace = Callable[[dict[Path, str]], None]
 SIDES = BUILDERS
 """The framework that has the weights, and the one that gets them."""
 BATCH_SIZE = 16
-"""Examples of a step, unless given."""
+"""The default number of examples in a step."""
 _PATIENCE = 10
-"""How many times as long as a description a trace may take: it trains."""
+"""How many times as long as a description a trace may take, since it trains."""
 _MOST_ROUNDS = 20
 """The most first differences that are compensated for, one after the other."""
 _NUDGED = 0.1
-"""The standard deviation of the noise that is added to a parameter that is constant at the start: zeros would hide that it is
-not used."""
+"""The scale of the noise that is added to a parameter whose initial elements are all equal. Zeros would hide that it is not
+used."""
 
 
 def ask_descriptions(folder: Path, config: RunConfig) -> dict[Path, str]:
@@ -75,7 +75,7 @@ def ask_traces(folder: Path, config: RunConfig) -> tuple[dict[Path, str], Matchi
 
 
 def _nudged(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Returns an array as it is, unless it is constant: then each element is moved by a tenth of a unit or so."""
+    """Returns an array with noise added if its elements are all equal, and unchanged otherwise."""
     if value.dtype.kind != "f" or not value.size or (value != value.flat[0]).any():
         return value
     return value + np.float32(_NUDGED) * np.abs(rng.normal(size=value.shape)).astype(np.float32).astype(np.float64)
@@ -84,7 +84,7 @@ def _nudged(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def _ask(folder: Path, side: str, about: Description, config: RunConfig) -> None:
     name = config.optimizer or DEFAULT
     folder.mkdir(exist_ok=True)
-    kept = folder.parent.resolve() / SIDES[0] / DATA  # what a function returned: both trace the same arrays
+    kept = folder.parent.resolve() / SIDES[0] / DATA  # from a data function: both traces use the same arrays
     asked = TraceRequest(
         framework=side,
         model=about.source,
@@ -99,7 +99,7 @@ def _ask(folder: Path, side: str, about: Description, config: RunConfig) -> None
 
 
 def _transfer_weights(folder: Path, matching: Matching) -> None:
-    """Gives the target's trace the weights of the source; what the source lacks stays the target's own."""
+    """Gives the target's trace the weights of the source; what the source lacks, the target keeps."""
     params, buffers = read_initials(str(folder / SIDES[1]))
     ours = read_weights(folder / f"{SIDES[0]}-trace")
     transferred = matching.to_target({**ours[0], **ours[1]})
@@ -114,7 +114,7 @@ def _transfer_weights(folder: Path, matching: Matching) -> None:
 
 
 def _amend(folder: Path, sides: Sequence[str], amendments: Amendments, trace: Trace) -> None:
-    """Traces some sides again, amended."""
+    """Traces some sides again with amendments."""
     for path in (folder / f"{side}-trace" for side in sides):
         asked = pydantic.TypeAdapter(TraceRequest).validate_python(read_json(path / ASKED))
         write_json(path / ASKED, dataclasses.replace(asked, amendments=amendments))
@@ -122,7 +122,7 @@ def _amend(folder: Path, sides: Sequence[str], amendments: Amendments, trace: Tr
 
 
 def _sum_biases(folder: Path, matching: Matching, frozen: Collection[str]) -> None:
-    """Gives the first of two biases what the second has, which stands still from now on: their sum decays, as one bias does."""
+    """Adds the second of two biases to the first and zeroes it, once it is frozen: their sum then decays as one bias does."""
     params, buffers = read_weights(folder)
     for pair in matching.pairs:
         if len(pair.source) == 2 and pair.source[1].native in frozen:
@@ -145,13 +145,13 @@ def read_case(folder: Path, matching: Matching, accepted: Sequence[str] = ()) ->
 
 
 def accept(folder: Path, case: PortCase, names: Sequence[str], trace: Trace) -> tuple[PortCase, PortVerdict]:
-    """Judges a port, and compensates for accepted differences one by one until the first difference is not accepted.
+    """Judges a port, compensating for accepted differences one by one until the first difference left is not accepted.
 
     Args:
         folder: The folder of the port.
         case: Both implementations.
-        names: What is accepted.
-        trace: Traces again what tasks ask for.
+        names: The names of the accepted differences.
+        trace: Runs traces again.
     """
     from samestep.common.porting.accepting import compensate  # here: it needs SciPy, which a run does without
     from samestep.common.porting.port_verdict import judge_port
@@ -176,13 +176,13 @@ def port(
 ) -> tuple[PortCase, PortVerdict]:
     """Runs both implementations from the same weights and judges whether they are the same model.
 
-    A parameter that fits in several ways, such as a square kernel, is decided by running TensorFlow's model with each.
+    If a parameter fits in several ways, as a square kernel does, TensorFlow's model is run with each of them.
 
     Args:
         folder: A new folder.
         config: Names the model and the data; its batch size, steps and optimizer are those of the trace.
         server: Finds the fork servers.
-        accepted: The names of the differences that are accepted, beside those that the model's file accepts.
+        accepted: The names of accepted differences, in addition to those that the model's file accepts.
 
     Raises:
         SamestepError: A model cannot be built, or a parameter has no counterpart.
@@ -205,9 +205,9 @@ def decide(
     Args:
         folder: The folder of the port.
         case: Both implementations.
-        verdict: The verdict of these.
-        names: What is accepted.
-        trace: Traces again what tasks ask for.
+        verdict: The verdict on them.
+        names: The names of the accepted differences.
+        trace: Runs traces again.
     """
     from samestep.common.porting.port_verdict import reach  # here: it needs SciPy, which a run does without
 
@@ -225,7 +225,7 @@ def decide(
 
 
 def _notes(folder: Path) -> list[str]:
-    """Returns what random draws of a forward pass are not held still; and what is in another dtype than its file's."""
+    """Returns notes on dtypes that differ from those of the user's file, and on random draws that cannot be switched off."""
     described = {side: read_description(str(folder / side)) for side in SIDES}
     casts = [f"{side}: {note}" for side in SIDES if (note := note_on_dtypes(side, described[side].dtypes, "float64"))]
     drawing = [side for side in SIDES if not described[side].habits.are_stilled]

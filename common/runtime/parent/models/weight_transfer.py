@@ -37,7 +37,7 @@ _FORMER = {
 def transfer_weights(source: Path, target: Path, config: RunConfig, server: Servers) -> None:
     """Gives a model the initial weights of its counterpart in another framework.
 
-    The description of the counterpart goes into the model's own, since the run is compared with the counterpart's reference.
+    The counterpart's description is copied into the model's, since the run is compared with the counterpart's reference.
 
     Args:
         source: The description of the model that has the weights.
@@ -51,7 +51,7 @@ def transfer_weights(source: Path, target: Path, config: RunConfig, server: Serv
     ours, theirs = read_description(str(source)), read_description(str(target))
     shutil.copytree(source, target / ours.framework)
     if (source / DATA).exists():
-        shutil.copy(source / DATA, target / DATA)  # a function may return other arrays each time
+        shutil.copy(source / DATA, target / DATA)  # a data function may return different arrays each time
     matching = match(ours.layers, theirs.layers, ours.names, (ours.framework, theirs.framework))
     if lacking := [held.native for held, *_ in (*matching.only_source, *matching.only_target)]:
         raise ConfigError(
@@ -68,7 +68,7 @@ def transfer_weights(source: Path, target: Path, config: RunConfig, server: Serv
 
 
 def _decide(folder: Path, config: RunConfig, server: Servers) -> Matching:
-    """Runs each way in which a parameter fits, without a curve."""
+    """Decides how ambiguous parameters match by running each way in which they fit, without a curve."""
     (folder / "port").mkdir()
     case, _ = port(folder / "port", dataclasses.replace(config, batch_size=BATCH_SIZE, steps=0), server)
     shutil.rmtree(folder / "port")
@@ -91,7 +91,7 @@ def in_own_names(run: Run, params: Mapping[str, np.ndarray]) -> Mapping[str, np.
 
 
 def _renamed(stored: object) -> object:
-    """Returns a stored matching, whose sides an earlier version called by their frameworks."""
+    """Returns a stored matching with the present names of its sides; an earlier version named them by framework."""
     if isinstance(stored, list):
         return [_renamed(each) for each in stored]
     if isinstance(stored, dict):

@@ -20,12 +20,12 @@ crash. As last lines they could be taken for a cause.
 
 
 def ending(code: int) -> str:
-    """Says in words how a process ended; a negative exit code is the signal that killed it."""
+    """Describes how a process ended; a negative exit code is the signal that killed it."""
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 def read_log(log: Path, start: int = 0) -> str:
-    """Reads a log from a position on; "" if there is none.
+    """Reads a log from a position to its end; "" if there is no log.
 
     Args:
         log: The file.
@@ -38,7 +38,7 @@ def read_log(log: Path, start: int = 0) -> str:
 
 
 def last_lines(text: str, count: int = 3) -> str:
-    """Takes the last lines of a log, indented below the message they explain and cut at 300 characters; "" if there are none.
+    """Returns the last lines of a log, indented, in a message's style, and cut at 300 characters each; "" if there are none.
 
     Args:
         text: The whole log.
@@ -49,14 +49,14 @@ def last_lines(text: str, count: int = 3) -> str:
 
 
 def crash_report(directory: Path, role: str, what: str, at: "Frame | None" = None, said: str | None = None) -> str:
-    """Makes the message about a process: what happened to it, in which phase and step, where its log is and how the log ends.
+    """Returns the message about a process: what happened to it, in which phase and step, where its log is and how it ends.
 
     Args:
         directory: The run directory.
         role: The role of the process.
         what: What happened to it.
-        at: The line of code it is at, if its log does not show that.
-        said: The last lines of its log, if the log has grown since.
+        at: The line of code that it had reached, if its log does not show that.
+        said: The last lines to show, if not those that its log has now.
     """
     from samestep.common.runtime.stack_dumps import CRASH, crash_frame  # here: most runs end well
 

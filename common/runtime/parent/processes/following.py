@@ -16,20 +16,20 @@ Progress = Callable[[int, list[float], float], None]
 examples are evaluated, it is called with their number so far, without losses or seconds."""
 
 SUSPENDED_SECONDS = 2.0
-"""A process that checks this much later than before was suspended meanwhile, most likely together with the whole machine."""
+"""If two checks are further apart, the process was suspended between them, most likely together with the whole machine."""
 
 
 class StepTail:
-    """Reads what was added since the last call."""
+    """Shows the windows that were added to a step log since the last call."""
 
     def __init__(self, directory: Path) -> None:
-        """Starts at the end of what is there.
+        """Starts at the present end of the log.
 
         Args:
             directory: The run directory.
         """
         self._directory, self._read = directory, 0
-        with contextlib.suppress(Unreadable):  # what earlier attempts logged was told when they did
+        with contextlib.suppress(Unreadable):  # windows of earlier attempts were shown when they were logged
             self._read = read_bytes(directory / METRICS, METRICS_BYTES).rfind(b"\n") + 1
 
     def show(self, progress: Progress | None, step: int) -> None:
@@ -37,7 +37,7 @@ class StepTail:
 
         Args:
             progress: The function to call with each.
-            step: How far the run has been seen, for messages.
+            step: The last step that the run is known to have reached, for messages.
 
         Raises:
             WorkerFailed: The log was removed or damaged.
@@ -45,7 +45,7 @@ class StepTail:
         path, added = self._directory / METRICS, []
         try:
             if not path.exists():
-                if self._read and self._directory.exists():  # else it is not there yet, or all of the run is gone
+                if self._read and self._directory.exists():  # else it is not there yet, or the run is gone
                     raise WorkerFailed(f"{path} was removed; the run was at step {step}")
                 return
             with open_plain(path) as file:
@@ -57,7 +57,7 @@ class StepTail:
         except (Unreadable, ValueError, KeyError, TypeError):
             raise WorkerFailed(f"{path} is damaged; the run was at step {step}") from None
         if progress is not None:
-            for window in added:  # here: errors of this function are no damage of the log
+            for window in added:  # outside the `try`: an error of this function does not mean a damaged log
                 progress(*window)
 
 
@@ -75,7 +75,7 @@ class AwakeClock:
         self._suspended = 0.0
 
     def now(self) -> float:
-        """Reads the clock, which has to be done often."""
+        """Returns the seconds so far. It has to be called often."""
         time_now = self._clock()
         if time_now - self._looked > SUSPENDED_SECONDS:
             self._suspended += time_now - self._looked
@@ -109,7 +109,7 @@ class Heartbeats:
         """Checks every process, and sets `step` to the furthest step of any of them.
 
         Args:
-            roles: The roles of the processes.
+            roles: Worker number -> role.
         """
         now = self._clock.now()
         heartbeats = {}

@@ -30,7 +30,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class ForkClient:
-    """One framework, imported once, ready to fork workers."""
+    """A fork server, as its parent uses it."""
 
     def __init__(self, framework: str, threads: int, worker: str, scratch: str) -> None:
         """Starts the server and returns at once.
@@ -39,7 +39,7 @@ class ForkClient:
             framework: A key of FRAMEWORKS.
             threads: The number of threads, for libraries that read it when they are imported.
             worker: The module whose `main` each worker runs.
-            scratch: Where the frameworks put temporary files, which nobody else removes: workers end without clean-up.
+            scratch: The folder for temporary files of the framework; workers end without removing theirs.
 
         Raises:
             Unavailable: The framework is not installed.
@@ -58,7 +58,7 @@ class ForkClient:
         environment = (
             dict.fromkeys(_THREADS, str(threads)) | dict(framework_info(framework).environment) | {"TMPDIR": scratch}
         )
-        with hold_signals():  # what is started is known to `started.end_all`
+        with hold_signals():  # no signal comes between the start and the entry in STARTED
             self._process = subprocess.Popen(
                 module_line(module, framework, worker, str(os.getpid())),
                 stdin=subprocess.PIPE,
@@ -75,12 +75,12 @@ class ForkClient:
 
     @property
     def alive(self) -> bool:
-        """Whether the server still runs; one that was killed cannot be used any more."""
+        """Returns whether the server still runs. A server that was killed cannot be used again."""
         return not self._closed and self._process.poll() is None
 
     @property
     def obeys(self) -> bool:
-        """Whether the server can take commands: it runs, and none of its processes is stopped."""
+        """Returns whether the server accepts commands, i.e. it is running and none of its processes is stopped."""
         return self.alive and not self._processes.stopped()
 
     def wait_ready(self) -> None:
@@ -94,11 +94,11 @@ class ForkClient:
             self._ready = True
 
     def preload(self, modules: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Imports modules for all later workers; if an import fails, the worker that needs it reports it.
+        """Imports modules for all later workers. If an import fails, the worker that needs the module reports it.
 
         Args:
             modules: Their names, in order.
-            environment: The variables that are set meanwhile.
+            environment: The environment variables to set during the imports.
         """
         if missing := [name for name in modules if name not in self._preloaded]:
             self.wait_ready()
@@ -107,14 +107,14 @@ class ForkClient:
             self._preloaded.update(missing)
 
     def make_network(self, linked: int = 0, bits_per_second: int = 0) -> str:
-        """Makes a private network, in place of the last one, for the workers of a run.
+        """Makes a private network for the workers of a run; it replaces the last one.
 
         Args:
             linked: How many workers get their own network with a link to the others; with 0, all share one.
             bits_per_second: What each link carries in either direction.
 
         Returns:
-            Why this machine allows none; "" if it was made, and only the workers can connect to each other.
+            Why this machine allows none; "" if the network was made. Then only the workers can connect to each other.
         """
         self.wait_ready()
         self._send({"network": linked, "bits_per_second": bits_per_second})
@@ -141,7 +141,7 @@ class ForkClient:
         except OSError as error:
             raise WorkerFailed(f"{log} cannot be written: {error.strerror}") from None
         self._count += 1
-        folder, own = str(directory.absolute()), str(log.absolute())  # the server may have been started elsewhere
+        folder, own = str(directory.absolute()), str(log.absolute())  # the server may be in another folder
         given = dict(environment)
         self._send({"start": self._count, "directory": folder, "log": own, "environment": given, "place": place})
         return self._count
@@ -156,7 +156,7 @@ class ForkClient:
         self._send({"signal": number, "number": int(signal_number)})
 
     def poll(self, seconds: float) -> "list[Reply]":
-        """Waits for the server's answers, at most for so many seconds.
+        """Waits for the server's answers, at most for the given seconds, and returns them.
 
         Raises:
             WorkerFailed: The server itself is gone, or was stopped for `timeout_seconds` and has been ended.
@@ -186,11 +186,11 @@ class ForkClient:
         return answers
 
     def is_stopped(self, number: int) -> bool:
-        """Returns whether a worker is stopped, as SIGSTOP or a debugger does it."""
+        """Returns whether a worker is stopped, for example by SIGSTOP or a debugger."""
         return number in self.pids and is_stopped(self.pids[number])
 
     def ending(self, number: int, code: int) -> str:
-        """Says in words how a worker ended.
+        """Describes how a worker ended.
 
         Args:
             number: The worker's number.
@@ -203,11 +203,11 @@ class ForkClient:
         return f"was killed {reason}" if reason else ending(code)
 
     def close(self) -> Sequence[Process]:
-        """Ends the server and everything that it started, unless that was done before; returns what could not be ended."""
+        """Ends the server and everything that it started, unless already done; returns the processes that could not be ended."""
         with hold_signals():
             if not self._closed:
                 self._closed = True
-                with contextlib.suppress(BrokenPipeError):  # of a server that was killed, with a command still unread
+                with contextlib.suppress(BrokenPipeError):  # the server was killed with a command still unread
                     self._commands.close()
                 self._left = self._processes.end()
                 self._answers.close()
@@ -232,7 +232,7 @@ class ForkClient:
             raise self._death() from None
 
     def _death(self) -> WorkerFailed:
-        """Makes the message about a server that ended although nobody asked it to; its workers die with it."""
+        """Returns the error for a server that ended unexpectedly; its workers die with it."""
         self._process.wait()
         self._take(self._answers.read() or b"")
         member, code = self._died.get("died", "keeper"), self._died.get("code", self._process.returncode)

@@ -15,13 +15,13 @@ _MEBIBYTE = 2**20
 
 
 class MemoryKills:
-    """The kills for lack of memory among the processes that this one starts."""
+    """Finds kills for lack of memory among the processes that this one starts."""
 
     def __init__(self, cgroup: Path | None = None, kernel_log: Path = _KERNEL_LOG) -> None:
-        """Remembers how many there have been.
+        """Counts the kills so far, which are not reported.
 
         Args:
-            cgroup: The folder of the control group; the present process's, unless given.
+            cgroup: The folder of the control group; by default that of this process.
             kernel_log: Where the kernel reports each kill.
         """
         self._cgroup = cgroup or _own_cgroup()
@@ -29,16 +29,16 @@ class MemoryKills:
         self._counted, self._known = self._count(), self._reported()
 
     def explain(self, pid: int) -> str:
-        """Says how much memory there was when a process was killed for lack of it; "" if it was not.
+        """Says that a process was killed for lack of memory, and at which size; "" if it was not.
 
         Args:
-            pid: The number of a process that SIGKILL ended.
+            pid: The id of a process that SIGKILL ended.
         """
         before, self._counted = self._counted, self._count()
         if self._counted > before:
             limit = self._number("memory.max") or self._number("memory.limit_in_bytes")
             return f"for want of memory at {limit // _MEBIBYTE} MiB" if limit else "for want of memory"
-        since = "\n".join(self._reported() - self._known)  # the number may have been that of another process before
+        since = "\n".join(self._reported() - self._known)  # an earlier process may have had the same id
         found = re.search(rf"Killed process {pid} \(.*anon-rss:(\d+)kB", since)
         return f"for want of memory at {int(found[1]) // 1024} MiB" if found else ""
 
@@ -46,7 +46,7 @@ class MemoryKills:
         return self._number("memory.events", "oom_kill ") + self._number("memory.oom_control", "oom_kill ")
 
     def _number(self, name: str, label: str = "") -> int:
-        """Reads a number of the control group; 0 if there is none."""
+        """Reads a number from a file of the control group; 0 if there is none."""
         try:
             found = re.search(rf"^{label}(\d+)$", (self._cgroup / name).read_text(), re.MULTILINE)
         except OSError:
@@ -54,7 +54,7 @@ class MemoryKills:
         return int(found[1]) if found else 0
 
     def _reported(self) -> set[str]:
-        """Reads the messages of the kernel's log, with their times, as far as this user may; a read returns one, or fails."""
+        """Returns the kernel's messages, with their times, that this user may read; each read returns one, or fails."""
         messages = set()
         try:
             descriptor = os.open(self._kernel_log, os.O_RDONLY | os.O_NONBLOCK)
@@ -71,7 +71,7 @@ class MemoryKills:
 
 
 def _own_cgroup() -> Path:
-    """Finds the folder of this process's control group with a memory controller, as far as it can be seen from here."""
+    """Returns the folder of this process's control group with a memory controller, as far as it is visible from here."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:

@@ -20,7 +20,7 @@ from samestep.common.strategy import ProcessSpec, Run
 
 HOST = "127.0.0.1"
 FIRST_PRIVATE_PORT = 10000
-"""The ports of a private network, all of which are free; connections use higher ones."""
+"""The first port to assign in a private network, where all are free; outgoing connections use higher ones."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -51,7 +51,7 @@ class Rendezvous:
     Attributes:
         addresses: Host and port of each process, in the topology's order.
         private: Whether they are in a private network.
-        environment: The further variables that each process gets.
+        environment: Further environment variables for each process.
     """
 
     addresses: Sequence[tuple[str, int]] = ()
@@ -65,11 +65,11 @@ def meet(server: ForkClient, danger: str, specs: Sequence[ProcessSpec], bandwidt
     Args:
         server: The server that will start them.
         danger: What others can do to the run if the machine allows no private network; see `isolate`.
-        specs: The processes; if none looks for another one, they need no place to meet.
+        specs: The processes. If none connects to another, they need no addresses.
         bandwidth: What each link carries, as in 200mbit; None if the processes share a loopback.
 
     Raises:
-        Unavailable: There is no such network here.
+        Unavailable: This machine has no such network.
     """
     if not any(spec.environment for spec in specs):
         return Rendezvous()
@@ -85,7 +85,7 @@ def isolate(server: ForkClient, danger: str, count: int) -> Rendezvous:
 
     Args:
         server: The server that will start the run's processes.
-        danger: What others can do to the run then, as in `StrategyInfo.danger_of_open_ports`; "" prints nothing.
+        danger: What others can do to the run in that case, as in `StrategyInfo.danger_of_open_ports`; "" prints nothing.
         count: How many processes the run has.
 
     Raises:
@@ -138,8 +138,8 @@ def start(
         directory: The run directory.
         run: The run.
         launch: How to start it.
-        server: Starts each process.
-        environment: Added to every process's.
+        server: The fork server that starts the processes.
+        environment: Variables to add to the environment of every process.
         progress: Called at every window's end.
     """
     specs = run.strategy.topology(run)

@@ -1,4 +1,4 @@
-"""Folders for temporary files, one for each command; the next command removes those that killed commands left."""
+"""Folders for temporary files, one for each command; the next command removes those that killed commands left behind."""
 
 import contextlib
 import json
@@ -17,20 +17,20 @@ _MOST_BYTES = 4096
 
 
 def make_scratch() -> tempfile.TemporaryDirectory[str]:
-    """Makes a folder for temporary files, after those of commands that were killed are removed. Use it as a context manager."""
+    """Makes a folder for temporary files, and removes those of killed commands first. Use it as a context manager."""
     sweep(Path(tempfile.gettempdir()))
     folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
-    with contextlib.suppress(OSError):  # where there is no /proc nothing is swept
+    with contextlib.suppress(OSError):  # without /proc, nothing is swept
         owner = {"pid": os.getpid(), "started": _started(os.getpid()), "place": _place()}
         Path(folder.name, OWNER).write_text(json.dumps(owner))
     return folder
 
 
 def sweep(temporary: Path) -> None:
-    """Removes the scratch folders of this user whose process has ended without doing so.
+    """Removes the scratch folders of this user whose processes have ended without removing them.
 
-    It leaves every folder whose owner may still be alive: one without a file that names the owner, of another user, behind a
-    link, or from before this boot or another container, where process ids have another meaning.
+    It leaves every folder whose owner may still be alive: a folder without an owner file, of another user, behind a link,
+    or from an earlier boot or another container, where process ids have another meaning.
 
     Args:
         temporary: The folder that holds them.
@@ -40,11 +40,11 @@ def sweep(temporary: Path) -> None:
             with contextlib.suppress(OSError):
                 status = path.lstat()
                 if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and _is_left(path):
-                    shutil.rmtree(path)  # which follows no link
+                    shutil.rmtree(path)  # follows no link
 
 
 def _is_left(folder: Path) -> bool:
-    """Returns whether the process that a folder belongs to has ended, as far as this process can see it."""
+    """Returns whether the process that owns a folder is known to have ended."""
     descriptor = os.open(folder / OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -62,7 +62,7 @@ def _place() -> list[str]:
     """Identifies the boot and the namespaces within which process ids and their start times can be compared."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     spaces = [f"/proc/self/ns/{name}" for name in ("pid", "time")]
-    return [boot, *(os.readlink(space) for space in spaces if os.path.lexists(space))]  # Linux before 5.6 has one time
+    return [boot, *(os.readlink(space) for space in spaces if os.path.lexists(space))]  # "time": since Linux 5.6
 
 
 def _started(pid: int) -> str | None:

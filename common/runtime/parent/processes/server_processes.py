@@ -10,14 +10,14 @@ from samestep.common.runtime.processes import STOPPED, Process, descendants, kil
 
 _WORDS = {"server": "", "keeper": "keeper of the ", "maker": "network maker of the "}
 _END_SECONDS = 15.0
-"""How long the keeper may take to end everything; it gives up before that."""
+"""How long the keeper may take to end everything; it gives up sooner than that."""
 
 
 class ServerProcesses:
-    """Notices when one of them is stopped, and ends all of them."""
+    """The processes of one fork server: notices when one of them is stopped, and ends all of them."""
 
     def __init__(self, framework: str, keeper: "subprocess.Popen[bytes]") -> None:
-        """Knows the keeper alone at first.
+        """Starts with the keeper alone.
 
         Args:
             framework: The framework of the server.
@@ -30,11 +30,11 @@ class ServerProcesses:
         self.learn({"keeper": keeper.pid})
 
     def learn(self, pids: Mapping[str, int]) -> None:
-        """Remembers the numbers of members by their names in the keeper's message."""
+        """Remembers the process ids of members, by the names that the keeper's message uses."""
         self._members |= {member: seen for member, pid in pids.items() if (seen := look(pid)) is not None}
 
     def pid(self, member: str) -> int:
-        """Returns the number of a member; 0 if it is not known."""
+        """Returns the process id of a member; 0 if it is not known."""
         return self._members[member].pid if member in self._members else 0
 
     def name(self, member: str) -> str:
@@ -51,7 +51,7 @@ class ServerProcesses:
         ]
 
     def check(self, timeout_seconds: float) -> None:
-        """Looks for stopped members; this has to be called often.
+        """Looks for stopped members. It has to be called often.
 
         Args:
             timeout_seconds: How long a member may be stopped.
@@ -68,10 +68,10 @@ class ServerProcesses:
                 )
 
     def end(self) -> list[Process]:
-        """Ends all of them and everything they started, after the launcher's pipe to them was closed. Returns what is left.
+        """Ends all members and everything that they started, once the launcher's pipe to them is closed; returns what is left.
 
-        The keeper reports that nothing is left, which the kernel tells it. Without that report, the processes seen before are
-        looked for and killed.
+        The keeper learns from the kernel when nothing is left, and then exits with 0. If it exits otherwise, the processes that
+        were seen before are killed.
         """
         before = self._everyone()
         try:

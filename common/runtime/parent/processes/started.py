@@ -1,6 +1,6 @@
 """What this process has started and not ended yet, and how it defers signals while it starts or ends something.
 
-Code that reports that nothing is left running has to look here first.
+Code that is about to report that nothing is left running has to look here first.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SI
 
 
 class Started(Protocol):
-    """Something with processes."""
+    """Something that has started processes."""
 
     def close(self) -> Sequence[Process]:
         """Ends its processes, unless it has done so before; returns those that could not be ended."""
@@ -32,14 +32,14 @@ def end_all(spared: Sequence[Started] = ()) -> list[Process]:
     """Ends everything that has not been ended; returns the processes that remain.
 
     Args:
-        spared: The processes that other code started and will end.
+        spared: What other code started and will end.
     """
     return [process for each in [*STARTED] if each not in spared for process in each.close() if process.is_alive]
 
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[None]:
-    """Defers the handlers of signals that end a command until after the block; Python calls them only in the main thread."""
+    """Defers signals that end a command until after the block. Only the main thread handles them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Watching a run: its progress, its deadlines, its failures; and stopping it so that nothing is left."""
+"""Watches the progress, deadlines and failures of a run, and stops it so that nothing is left running."""
 
 import dataclasses
 import errno
@@ -29,10 +29,10 @@ GRACE_SECONDS = 1.0
 STOP_SECONDS = 1.0
 """How long a process may take to obey SIGTERM; TensorFlow's workers catch it and do not end."""
 KILL_SECONDS = 10.0
-"""How long the system may take to remove a process that was killed: its memory goes first."""
+"""How long the system may take to remove a process that was killed; it frees the memory first."""
 DUMP_SECONDS = 1.0
 TEARDOWN_SECONDS = 5.0
-"""How long a framework's teardown may take once every process file is written; both hang there now and then."""
+"""How long a framework's teardown may take once every process file is written; both frameworks sometimes hang there."""
 FIRST_STEP_FACTOR = 10
 _REPORTING_CODES = (0, *sorted({error.exit_code for error in ERRORS.values()}))
 """With any other exit code, the worker died before it could write `error.json`."""
@@ -45,11 +45,11 @@ class ProcessWatch:
     Attributes:
         directory: The run directory.
         framework: A key of FRAMEWORKS.
-        timeout_seconds: How long the run may make no progress.
+        timeout_seconds: How long the run may go without progress.
         server: The server that started the processes.
         processes: Worker number -> its spec.
         progress: The function to call at the end of every window.
-        independent: Whether ranks do not wait for each other, so that each has a deadline of its own.
+        independent: Whether ranks do not wait for each other. Each then has its own deadline.
     """
 
     directory: Path
@@ -72,7 +72,7 @@ class ProcessWatch:
         self._tail = StepTail(self.directory)
 
     def wait(self) -> None:
-        """Returns when every process that does not merely serve has ended successfully.
+        """Waits until every process except servers has ended successfully.
 
         Raises:
             SamestepError: The error that a worker left in `error.json`; or WorkerFailed for one that died or hung.
@@ -90,13 +90,13 @@ class ProcessWatch:
             self.stop()
 
     def stop(self) -> None:
-        """Ends every process that still runs, stopped ones by SIGKILL, others by SIGTERM first; returns when none is left."""
+        """Ends every running process, first by SIGTERM, a stopped one at once by SIGKILL; returns when none is left."""
         self._stopping = True
         for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
             running = [worker for worker in self.processes if worker not in self.codes]
             if not running:
                 return
-            if not self.server.obeys:  # it ends whatever it started, once it is told to end
+            if not self.server.obeys:  # closing it ends everything that it started
                 self.server.close()
                 return
             for worker in running:
@@ -104,16 +104,16 @@ class ProcessWatch:
             self._drain(seconds)
 
     def _failed(self) -> list[int]:
-        """Returns the processes whose end is that of the run, in the order in which they ended."""
+        """Returns the processes whose end makes the run fail, in the order in which they ended."""
         return [w for w, code in self.codes.items() if (code or self._left_early(w)) and w not in self._spared]
 
     def _left_early(self, worker: int) -> bool:
-        """Returns whether a process ended well before its part was done: something in it called `os._exit(0)`."""
+        """Returns whether a process ended with exit code 0 before its part was done: something in it called `os._exit(0)`."""
         phase = read_life(self.directory, self.processes[worker].role).phase
         return worker not in self._released and self.codes[worker] == 0 and phase != DONE
 
     def _can_spare(self, worker: int) -> bool:
-        """Returns whether the run goes on without a process: it trains already, and another such process is left."""
+        """Returns whether the run can go on without a process: training has begun, and another expendable process is left."""
         left = [w for w, spec in self.processes.items() if spec.expendable and w not in self.codes]
         served = [spec for spec in self.processes.values() if not spec.serves]
         training = any(read_life(self.directory, spec.role).phase not in ("", "start", "build") for spec in served)
@@ -141,12 +141,12 @@ class ProcessWatch:
         failed = self._failed()
         role, left = read_error(self.directory) or ("", None)
         if left is not None and not isinstance(left, WorkerFailed):
-            return left  # ours: its one line says it all, and no other's death brings it about
+            return left  # our own error: its one line is enough, and no other process caused it
         for worker in failed:
             if self.codes[worker] not in _REPORTING_CODES:  # the errors of the others are consequences
                 return WorkerFailed(self._obituary(worker, self._ending(worker)))
         for worker in self.processes:
-            if worker not in self.codes and self.server.is_stopped(worker):  # which its peers lost patience with
+            if worker not in self.codes and self.server.is_stopped(worker):  # so its peers failed, waiting for it
                 return WorkerFailed(self._obituary(worker, "is stopped, as by SIGSTOP"))
         worker = next((w for w in failed if self.processes[w].role == role), failed[0])
         end = self._ending(worker) + (" before its part was done" if self._left_early(worker) else "")
@@ -164,23 +164,23 @@ class ProcessWatch:
             return  # the last of them has just ended
         first_step = any(heartbeat.life.phase == "first step" for heartbeat in heartbeats.values())
         late = [w for w, p in heartbeats.items() if w not in self.codes and p.silent_seconds > self.timeout_seconds / 2]
-        stopped = [worker for worker in late if self.server.is_stopped(worker)]  # they compile nothing
+        stopped = [worker for worker in late if self.server.is_stopped(worker)]  # a stopped process compiles nothing
         limit = self.timeout_seconds * (FIRST_STEP_FACTOR if first_step and not stopped else 1)
         silent = {w: p for w, p in heartbeats.items() if w not in self.codes and p.silent_seconds > limit / 2}
-        if min(heartbeats[worker].silent_seconds for worker in working) > limit:  # servers show life in any case
+        if min(heartbeats[worker].silent_seconds for worker in working) > limit:  # servers always show life
             raise self._hang(silent, limit, dict.fromkeys(stopped, ()) or self._dump_stacks(list(silent)))
         overdue = [w for w in working if self.independent and w in silent and silent[w].silent_seconds > limit]
         for worker in overdue:
             if (moment := (worker, silent[worker].life.seen)) not in self._asked:
                 self._asked.add(moment)
-                from samestep.common.runtime.stack_dumps import waits  # here, like those below: most runs hang nowhere
+                from samestep.common.runtime.stack_dumps import waits  # here, like those below: most runs do not hang
 
                 stacks = self._dump_stacks([worker])
-                if not waits(stacks[worker], self._module):  # at a window's end, a rank may well wait for a slow one
+                if not waits(stacks[worker], self._module):  # at a window's end, a rank may wait for a slow one
                     raise self._hang(silent, limit, stacks)
 
     def _hang(self, silent: Mapping[int, Heartbeat], limit: float, stacks: "Mapping[int, Stack]") -> WorkerFailed:
-        """Makes the error that names the process which the others wait for.
+        """Returns the error that names the process for which the others wait.
 
         Args:
             silent: The processes that show no progress.
@@ -192,7 +192,7 @@ class ProcessWatch:
         stopped = [worker for worker in stacks if self.server.is_stopped(worker)]
         worker = stopped[0] if stopped else sole_straggler(stacks, self._module)
         if worker is None:
-            # A server shows every second that it is alive: a silent one is what the others wait for.
+            # A server shows every second that it is alive, so a silent one is what the others wait for.
             worker = min(
                 stacks, key=lambda w: (bool(stacks[w]), not self.processes[w].serves, -silent[w].silent_seconds)
             )
@@ -202,7 +202,7 @@ class ProcessWatch:
         return WorkerFailed(self._obituary(worker, f"{what}; {advice}", at, self._said.get(worker)))
 
     def _release(self, heartbeats: Mapping[int, Heartbeat]) -> None:
-        """Ends those that do not leave although all there is to measure has been written."""
+        """Kills processes that do not end although all of them have written their measurements."""
         here = [w for w, spec in self.processes.items() if w not in self.codes and not spec.serves]
         patience = min(TEARDOWN_SECONDS, self.timeout_seconds / 2)
         idle = all(heartbeats[w].life.phase == DONE and heartbeats[w].silent_seconds > patience for w in here)
@@ -213,7 +213,7 @@ class ProcessWatch:
                 self.server.signal_worker(worker, signal.SIGKILL)
 
     def _dump_stacks(self, workers: Sequence[int]) -> "dict[int, Stack]":
-        """Has processes write the stacks of all their threads to their logs; `_said` is how the logs ended before."""
+        """Makes processes write the stacks of their threads to their logs; `_said` keeps how the logs ended before."""
         from samestep.common.runtime.stack_dumps import DUMP_SIGNAL, worker_stack
 
         ends = {worker: log.stat().st_size if (log := self._log(worker)).exists() else 0 for worker in workers}
