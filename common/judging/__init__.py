@@ -1,1 +1,1 @@
-"""Whether two runs took the same step, and which of two is faster."""
+"""Judges whether two runs took the same steps, and which of two runs is faster."""

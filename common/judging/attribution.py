@@ -1,9 +1,9 @@
 """Finds why the run of a user's model left its reference, by switching off one suspect at a time.
 
 On each replica, batch normalization and the user's running buffers see a different batch, and random numbers are drawn
-separately. None of this is a mistake of the strategy. So both the run and its reference are repeated without a suspect: if they
-then agree, the suspect alone is the cause. Mixing the examples of a batch cannot be switched off. So the run is compared with
-the model on one device that takes the same shards one after the other: if they agree, the strategy did what the model does on
+separately. None of this is a mistake in the strategy, so both the run and its reference are repeated without a suspect. If they
+then agree, that suspect alone is the cause. Mixing the examples of a batch cannot be switched off, so the run is compared with
+the model on one device that takes the same shards one after the other. If they agree, the strategy did what the model does on
 shards.
 """
 
@@ -20,22 +20,22 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import flags_of, without
 
 STEPS = 5
-"""How many steps are repeated: a suspect shows in the first, or in the second where only its statistics differ."""
+"""The number of steps that are repeated. A suspect shows in the first step, or in the second if only its statistics differ."""
 PORT, _ON_SHARDS = "as torch's", "on shards:"
-"""How a user's model computes another function although its strategy is correct."""
+"""The ways in which a user's model is not the same function as its reference although the strategy is correct."""
 
 
 def attribute(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attribution:
-    """Says what is left of a deviation once each suspect is switched off.
+    """Finds the cause of a deviation by repeating steps with each suspect switched off.
 
     Args:
-        run: What left its reference.
+        run: The run that left its reference.
         first: The number of its first step.
-        parity: The verdict.
-        rerun: Takes its steps again.
+        parity: The verdict on the run.
+        rerun: Repeats steps of the run.
 
     Returns:
-        The cause; the verdict's own reason if there is no suspect.
+        The cause; or the verdict's own reason if there is no suspect.
     """
     short = _shortened(run, first)
     if (rounding := _rounding(run)) and _off(short, rerun) <= LOSS_BOUND[short.dtype]:
@@ -66,12 +66,12 @@ def attribute(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attribution
 
 
 def blame_model(how: str, size: str, evidence: str) -> Attribution:
-    """Says that a strategy is correct, and that its model is not the same function as its reference's.
+    """Makes the attribution for a correct strategy whose model is not the same function as its reference.
 
     Args:
-        how: In what way it is not the same, as `PORT`.
+        how: In what way it is not the same, such as `PORT`.
         size: The largest deviation of a loss.
-        evidence: What shows that it is not the strategy, as a clause.
+        evidence: A clause that shows that the strategy is not the cause.
     """
     blame = f"your model is not the same function {how}"
     return Attribution(f"{blame}. The losses are off by {size}; {evidence}", blame)
@@ -83,13 +83,13 @@ def _blame_suspects(size: str, suspects: Sequence[Suspect], others: str, left: f
 
 
 def _inseparable(short: Run, found: Suspect, suspects: Sequence[Suspect], rerun: Rerun) -> list[Suspect]:
-    """Returns a suspect, with those that its remedy switched off as well: without them, the run does not change any more.
+    """Returns a suspect together with those that its remedy also switches off, i.e. whose own remedies then change no loss.
 
     Args:
         short: The first steps of the run.
         found: The suspect.
-        suspects: All there are.
-        rerun: Takes its steps again.
+        suspects: All suspects of the run.
+        rerun: Repeats steps of the run.
     """
     losses = rerun.steps(_without(short, found)).losses if len(suspects) > 1 else ()
     others = [one for one in suspects if one is not found and one.is_exact]
@@ -98,13 +98,13 @@ def _inseparable(short: Run, found: Suspect, suspects: Sequence[Suspect], rerun:
 
 
 def _blame_mixing(run: Run, suspects: Sequence[Suspect], size: str, rerun: Rerun) -> Attribution | None:
-    """Holds a run against its model on one device that takes the same shards of each batch one after the other.
+    """Compares a run with its model on one device that takes the same shards of each batch one after the other.
 
     Args:
-        run: Without the suspects, in the best dtype there is.
-        suspects: What was switched off.
-        size: The deviation of the losses.
-        rerun: Takes its steps again.
+        run: The first steps of the run, without the suspects and in its most precise dtype.
+        suspects: The suspects that were switched off.
+        size: The largest deviation of the losses, as text.
+        rerun: Repeats steps of the run.
     """
     layers, shards = run.workload.model.facts.habits.mixing, run.mesh.replicas * run.microbatches
     if not layers or shards == 1:
@@ -112,7 +112,7 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], size: str, rerun: Rerun
     mixing = f"the mixing of a batch's examples in {', '.join(layers)}"
     one = without_counterpart(run)
     one = dataclasses.replace(one, techniques=one.techniques.in_passes(shards))
-    if run.described() == one.described():  # which would agree with itself
+    if run.described() == one.described():  # the run would be compared with itself
         parts = f"--accumulation-steps {shards}, which takes parts of a batch"
         return Attribution(f"not the same function: {size}, and {mixing} differs with {parts}")
     what = " and ".join([*(suspect.what for suspect in suspects), mixing])
@@ -124,7 +124,7 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], size: str, rerun: Rerun
         return blame(f"{switched}{same}")
     if run.microbatches == 1:
         return None
-    # A loss that gathers what all devices have mixes them in every micro-batch, as no run on one device does.
+    # A loss that gathers from all devices mixes their shards within each micro-batch, which no run on one device does.
     whole, one = (dataclasses.replace(each, techniques=each.techniques.in_passes(1)) for each in (run, one))
     left = _apart(rerun.steps(whole).losses, rerun.steps(one).losses, run.dtype)
     if left > LOSS_BOUND[run.dtype]:
@@ -133,7 +133,7 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], size: str, rerun: Rerun
 
 
 def _not_switched(run: Run) -> str:
-    """Returns what a forward pass does that nothing here can switch off, as a clause; "" if it does nothing of the kind."""
+    """Returns a clause on what the forward pass does that cannot be switched off; "" if there is nothing of the kind."""
     habits = run.workload.model.facts.habits
     if not habits.is_steady:
         return "; called again with the same seed, weights and buffers, its forward pass gives other outputs"
@@ -150,19 +150,19 @@ def _not_switched(run: Run) -> str:
 
 
 def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attribution | None:
-    """Finds a mistake that the bounds of two-byte numbers hide in a run of a user's model, by steps without --precision.
+    """Finds a mistake that the wide bounds of two-byte numbers hide, by repeating steps without --precision.
 
-    A few steps change a loss only a little, so a mistake in them changes it even less, as statistics of each replica's own
-    shard do.
+    A few steps change a loss only a little, so a mistake in them, such as statistics of each replica's own shard, changes it even
+    less.
 
     Args:
-        run: What was trained, in two bytes.
+        run: The run of a user's model, in two bytes.
         first: The number of its first step.
         parity: The verdict on its curve, which passed.
-        rerun: Takes its steps again.
+        rerun: Repeats steps of the run.
 
     Returns:
-        Why the strategy takes another step; None if it does not.
+        Why the strategy does not take the reference's steps; None if it does.
     """
     short = _shortened(run, first)
     short = dataclasses.replace(
@@ -180,7 +180,7 @@ def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attri
 
 
 def _blame_port(short: Run, rerun: Rerun) -> str | None:
-    """Holds a TensorFlow model against itself on one device, where its reference is the torch model beside it."""
+    """Returns a clause saying that a run agrees with its own model on one device; None if it does not, or has no torch model."""
     if short.workload.model.facts.counterpart is None:
         return None
     one = without_counterpart(short)
@@ -195,14 +195,14 @@ def _blame_port(short: Run, rerun: Rerun) -> str | None:
 
 
 def _shortened(run: Run, first: int) -> Run:
-    """Returns the first steps of a run, in the best dtype there is."""
+    """Returns the first steps of a run, in its most precise dtype."""
     dtype = "float64" if "float64" in run.strategy.dtypes else run.dtype
     techniques = without("gradient_error", run.techniques)
     return dataclasses.replace(run, dtype=dtype, steps=min(run.steps, first + STEPS), techniques=techniques)
 
 
 def _rounding(run: Run) -> str:
-    """Returns the flags that have loss and gradients rounded; "" if none does."""
+    """Returns the flags under which loss and gradients are rounded; "" if none is set."""
     usual = flags(run.techniques)
     asked = [name for name, value in flags_of("gradient_error", run.techniques).items() if value != usual[name].default]
     return " ".join(map(spell_flag, asked))
@@ -214,12 +214,12 @@ def _without(run: Run, *suspects: Suspect) -> Run:
 
 
 def _left(run: Run, rerun: Rerun) -> float:
-    """Returns how far a run is from its own model on one device, both taken anew; from torch's beside it, the port is as well."""
+    """Returns how far a run is from its own model on one device, both repeated; a torch reference would add the port's share."""
     return _apart(rerun.steps(run).losses, rerun.steps(without_counterpart(run)).losses, run.dtype)
 
 
 def _off(run: Run, rerun: Rerun) -> float:
-    """Returns how far a run is from its reference, both taken anew."""
+    """Returns how far a run is from its reference, both repeated."""
     return _apart(rerun.steps(run).losses, rerun.steps(reference_of(run)).losses, run.dtype)
 
 

@@ -1,4 +1,4 @@
-"""The sentence about missed parity: the cause first, and whether it is the strategy's or the model's."""
+"""Writes the sentence about missed parity: the cause, and whether it lies in the strategy or in the model."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -7,15 +7,15 @@ from samestep.common.errors import name_some
 from samestep.common.judging.parity import Attribution
 
 _SHOWN = 20
-"""The most rows that a sentence names."""
+"""The largest number of rows that a sentence names."""
 
 
 def explain_missed(names: Sequence[str], cause: Attribution) -> str:
-    """Says why rows are not the same step, the cause before the numbers that show it.
+    """Says why rows did not take the reference's steps. The cause comes before the numbers that show it.
 
     Args:
         names: The names of the rows.
-        cause: What all of their verdicts say.
+        cause: The cause that all of their verdicts name.
     """
     if cause.blame:
         return _clear(names, cause.reason)
@@ -23,10 +23,10 @@ def explain_missed(names: Sequence[str], cause: Attribution) -> str:
 
 
 def conclude_missed(missed: Iterable[tuple[str, Attribution]]) -> str:
-    """Puts the verdicts on rows that are not the same step into one sentence for each cause, without the evidence.
+    """Writes one clause for each cause, without its evidence, about the rows that did not take the same step.
 
     Args:
-        missed: The name of each row, with what its verdict says.
+        missed: The name of each row and the attribution of its verdict.
     """
     wrong: dict[str, list[str]] = {}
     cleared: dict[str, list[str]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from samestep.common.errors import unknown
 
 MOST_TAKEN = 0.1
-"""The share of a run's cores that others may have had while the clock ran."""
+"""The largest share of the time of a run's cores that others may have used while the clock ran."""
 
 DISTORTED = {
     "shared-cores": "devices of a CPU have to share its cores, so that they wait for each other",
@@ -47,11 +47,11 @@ class Circumstances:
     """Everything besides its strategy that may have affected the speed of a run.
 
     Attributes:
-        label: How messages call the run.
-        facts: Confound -> part -> value. A part that one of two runs lacks says nothing about the other.
+        label: The run's name in messages.
+        facts: Confound -> part -> value. A part that only one of two runs has is not compared.
         distorted: Which of `DISTORTED` the run has: name -> how.
         compilations: Functions that were compiled or traced while the clock ran.
-        others_share: The share of its cores' time that other processes had while the clock ran; None if nobody watched.
+        others_share: The share of its cores' time that other processes had while the clock ran; None if it was not measured.
         stolen_share: The share that other virtual machines had.
     """
 
@@ -68,8 +68,8 @@ class Confound:
     """One reason not to rank two runs.
 
     Attributes:
-        name: Among `CONFOUNDS`.
-        differs: What one run has and what the other; "" if a single run is at fault.
+        name: One of `CONFOUNDS`.
+        differs: What each of the two runs has; "" if a single run is at fault.
         at_fault: The runs at fault, as messages call them, and what is wrong with each.
     """
 
@@ -82,10 +82,10 @@ class Confound:
 
 
 def check_allowed(texts: Iterable[str]) -> frozenset[str]:
-    """Reads what is to be allowed: names of confounds, several of them between commas.
+    """Parses the names of confounds to allow, separated by commas.
 
     Raises:
-        ConfigError: One is no such name.
+        ConfigError: A name is not in `CONFOUNDS`.
     """
     given = frozenset(name.strip() for text in texts for name in text.split(","))
     for name in sorted(given - set(CONFOUNDS)):
@@ -99,7 +99,7 @@ def find_confounds(one: Circumstances, other: Circumstances, is_same_strategy: b
     Args:
         one: A run.
         other: The run to rank it against.
-        is_same_strategy: Whether both are runs of one strategy; what distorts both alike then does not count.
+        is_same_strategy: Whether both runs have the same strategy; a distortion that both share then does not count.
     """
     found = {name: Confound(name, differs) for name, differs in _differences(one, other).items()}
     at_fault = {
@@ -119,7 +119,7 @@ def find_confounds(one: Circumstances, other: Circumstances, is_same_strategy: b
 def find_in_rounds(
     pairs: Sequence[tuple[Circumstances, Circumstances]], is_same_strategy: bool = False
 ) -> list[Confound]:
-    """Finds what keeps two rows from being ranked, each found in some round.
+    """Finds the confounds that keep two rows from being ranked, in any of their rounds.
 
     Args:
         pairs: The runs of both rows in each round.
@@ -149,7 +149,7 @@ def split_allowed(confounds: Iterable[Confound], allowed: Collection[str]) -> tu
 
     Args:
         confounds: What was found.
-        allowed: Names.
+        allowed: The names of the confounds that the user allowed.
     """
     every = list(confounds)
     return [each for each in every if each.name not in allowed], [each for each in every if each.name in allowed]
@@ -160,7 +160,7 @@ def _differences(one: Circumstances, other: Circumstances) -> dict[str, str]:
     for name in CONFOUNDS:
         mine, theirs = one.facts.get(name, {}), other.facts.get(name, {})
         apart = [part for part in mine if part in theirs and mine[part] != theirs[part]]
-        if name == "workload" and len(apart) < len(mine):  # spelled or described in another way
+        if name == "workload" and len(apart) < len(mine):  # the same workload, spelled or described differently
             continue
         if apart:
             found[name] = ", ".join(f"{part} {mine[part]} and {theirs[part]}".strip() for part in apart)
@@ -170,7 +170,7 @@ def _differences(one: Circumstances, other: Circumstances) -> dict[str, str]:
 
 
 def _taken(run: Circumstances) -> str:
-    """Returns how much of its cores others had, if that is too much."""
+    """Returns how much of the run's cores others used; "" if that is within the limit."""
     others, stolen = run.others_share or 0.0, run.stolen_share or 0.0
     if others + stolen <= MOST_TAKEN:
         return ""

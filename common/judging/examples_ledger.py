@@ -1,4 +1,4 @@
-"""Checks that every example of every step that counts was gathered once: the notes of processes against the run's order."""
+"""Checks that every example of every counted step was gathered once, by comparing the processes' notes with the run's order."""
 
 import dataclasses
 import hashlib
@@ -17,11 +17,11 @@ class Attempted:
     """What one attempt at a run contributed.
 
     Attributes:
-        number: Which attempt, from 1.
+        number: The number of the attempt, from 1.
         num_processes: How many processes gathered examples.
         first: Its first step.
-        end: The step after the last that counts.
-        gathered: What its processes gathered of these.
+        end: The step after the last one that counts.
+        gathered: The role of each of its processes, and what it gathered in these steps.
     """
 
     number: int
@@ -32,10 +32,10 @@ class Attempted:
 
 
 def kept(entries: Sequence[tuple[int, str, GatheredSteps]]) -> list[Attempted]:
-    """Finds what counts: a later attempt replaces what an earlier one did, from its own first step on.
+    """Returns the attempts as far as they count: from its first step on, a later attempt replaces the earlier ones.
 
     Args:
-        entries: Attempt, process, and what it gathered.
+        entries: (attempt, role of the process, what it gathered).
     """
     found: list[Attempted] = []
     for number in sorted({each for each, _, _ in entries}):
@@ -55,14 +55,14 @@ def find_gap(attempts: Sequence[Attempted], num_examples: int, size: int, seed: 
     """Looks for an example that was lost, gathered twice, or replaced by another one.
 
     Args:
-        attempts: What counts.
+        attempts: The attempts as far as they count.
         num_examples: The number of examples of the data set.
         size: The GLOBAL batch size.
         seed: The run's seed.
         end: The step after the last of the run.
 
     Returns:
-        What is wrong; "" if every example of every step was gathered once, or as often as every other.
+        What is wrong; "" if every example of every step was gathered once, or equally often.
     """
     step = attempts[0].first
     for attempted in attempts:
@@ -97,7 +97,7 @@ def _uneven(parts: Sequence[GatheredPart], size: int) -> str:
 
 
 def _digest(gathered: GatheredSteps, num_examples: int, size: int, seed: int) -> str:
-    """Digests what the order of the run has in these places."""
+    """Computes the digest of the examples that the run's order has in these places."""
     digest, nothing = hashlib.sha256(), np.empty((num_examples, 0))
     planned = batches(nothing, nothing, size, seed, gathered.first)
     for batch in itertools.islice(planned, gathered.end - gathered.first):

@@ -1,4 +1,4 @@
-"""Metrics: how good a trained model is on held-out data."""
+"""Metrics of a trained model on held-out data."""
 
 import dataclasses
 import math
@@ -13,7 +13,7 @@ class Metric:
 
     Attributes:
         measure: (logits, targets) -> value.
-        direction: "higher" or "lower" is better.
+        direction: Which values are better, "higher" or "lower".
     """
 
     measure: Callable[[np.ndarray, np.ndarray], float]
@@ -21,7 +21,7 @@ class Metric:
 
 
 def accuracy(logits: np.ndarray, targets: np.ndarray) -> float:
-    """Computes the share of targets that have the largest logit; those below 0 do not count.
+    """Computes the share of targets that have the largest logit; targets below 0 do not count.
 
     Args:
         logits: [examples, ..., classes].
@@ -65,7 +65,7 @@ def auc(logits: np.ndarray, targets: np.ndarray) -> float:
 
 
 def root_mean_squared_error(outputs: np.ndarray, targets: np.ndarray) -> float:
-    """Computes the root of the mean squared difference, over examples and outputs; in the unit of the targets.
+    """Computes the root of the mean squared difference over examples and outputs, in the unit of the targets.
 
     Args:
         outputs: [examples, outputs].
@@ -84,9 +84,9 @@ METRICS = {
 
 
 def direction_of(name: str) -> str:
-    """Returns which direction of a metric is better; "" for a user's metric, which does not say.
+    """Returns which direction of a metric is better; "" for a user's metric, which does not declare one.
 
-    A user's loss is better if lower.
+    For a user's loss it is "lower".
     """
     if name == "loss":
         return "lower"

@@ -1,4 +1,4 @@
-"""Judges, by repeating steps, a run that left its reference, or whose bounds are too wide to show whether it did."""
+"""Repeats steps to judge a run that left its reference, or whose bounds are too wide to show whether it did."""
 
 import dataclasses
 import functools
@@ -14,12 +14,12 @@ from samestep.common.strategy import Run
 
 
 def judge_again(trial: Trial, parity: Parity, rerun: Rerun) -> Parity:
-    """Judges a run that is off: by rounding, by a difference between two implementations, or by a cause that it looks for.
+    """Judges a run that is off: passes it if rounding or the model's port explains that, and otherwise looks for the cause.
 
     Args:
         trial: The run.
         parity: The verdict on its curve, which is off.
-        rerun: Takes steps of the run again.
+        rerun: Repeats steps of the run.
     """
     start = trial.start()
     parity = excuse(trial.run, parity, trial.taken.wanted, start, rerun, trial.alone)
@@ -30,7 +30,7 @@ def judge_again(trial: Trial, parity: Parity, rerun: Rerun) -> Parity:
 
 
 def _find_cause(trial: Trial, parity: Parity, start: TrainState, rerun: Rerun) -> Attribution:
-    """Finds why a run is not the same step: by its suspects, or of our own models by the known mistakes."""
+    """Finds why a run did not take the same steps: by the suspects of a user's model, or by the known mistakes for our models."""
     run = trial.run
     if not trial.has_oracle:
         parity = _name_sums(run, parity)
@@ -41,7 +41,7 @@ def _find_cause(trial: Trial, parity: Parity, start: TrainState, rerun: Rerun) -
 
 
 def _name_sums(run: Run, parity: Parity) -> Parity:
-    """Says first that a run is another function on shards, if layers add to its loss what is not a mean over examples."""
+    """Begins the reason of a run on shards with the layers that add to the loss something other than a mean over examples."""
     sums = run.workload.model.facts.sums
     if not sums or run.mesh.replicas * run.microbatches == 1:
         return parity
@@ -52,12 +52,12 @@ def _name_sums(run: Run, parity: Parity) -> Parity:
 
 
 def find_step_unseen(trial: Trial, parity: Parity, rerun: Rerun) -> Attribution | None:
-    """Returns why a run in two bytes takes another step, which its own bounds are too wide to see; None if it does not.
+    """Returns why a run in two bytes does not take the reference's steps though it is within its own bounds; None if it does.
 
     Args:
         trial: The run of a user's model.
         parity: The verdict on its curve.
-        rerun: Takes steps of the run again.
+        rerun: Repeats steps of the run.
     """
     run, first = trial.run, trial.seen.log.first
     missed = find_other_step(run, first, parity, rerun)

@@ -1,4 +1,4 @@
-"""Judges whether two runs took the same step: at every step, not at the end."""
+"""Judges whether two runs took the same steps, by comparing every step and not only the end."""
 
 import dataclasses
 import math
@@ -13,15 +13,15 @@ LOSS_BOUND = {"float64": 1e-12, "float32": 1e-5}
 WEIGHT_BOUND = {"float64": 1e-10, "float32": math.inf}
 """Float32 weights are not bounded: Adam divides rounding noise by itself wherever a gradient is nearly zero."""
 LEAST_LOSS = {"float64": 0.0, "float32": 0.1}
-"""Below this the float32 deviation is absolute: a loss near zero is a difference of numbers near one. The same holds for a loss
-that was computed in two bytes, whose bound `judging/roundoff.py` derives."""
+"""The loss below which a deviation is absolute, because a small loss is a difference of numbers near one. This also holds for
+a loss that was computed in two bytes, whose bound `judging/roundoff.py` derives."""
 
 COMPILED = "compiled, not trained"
-"""Why a run was compared with nothing, if it has no steps."""
+"""The reason given for a run that has no steps and was compared with nothing."""
 
 
 class Attribution(NamedTuple):
-    """Why a run did not pass: two fields of its verdict, as in `Parity`."""
+    """Why a run did not pass: the fields `reason` and `blame` of `Parity`."""
 
     reason: str
     blame: str = ""
@@ -32,22 +32,22 @@ class Parity:
     """The verdict on one run.
 
     Attributes:
-        reference: What it was compared with.
-        steps: How many steps were compared, from the first one on: fewer than the run took if the reference ends earlier.
+        reference: What the run was compared with.
+        steps: How many steps were compared, counted from the first; fewer than the run took if the reference ends earlier.
         max_relative_loss: The largest deviation of the loss at any of them, relative (in float32: to at least 0.1).
         max_absolute_weight: The largest deviation of any weight after the last step; None if the reference's weights
-            after that step are not known, as where it ends earlier. Either deviation is None if it is not finite.
+            after that step are not known, e.g. because it ends earlier. Either deviation is None if it is not finite.
         passed: Whether everything that was compared agrees; None if nothing was.
-        reason: Why it did not pass, was not judged, or passed though its curve is off; "" if it passed as it is.
+        reason: Why it did not pass, was not judged, or passed although its curve is off; "" if it simply passed.
         first_bad_step: The first step (from 0) whose loss deviates too far; None if none does.
         deviations: The deviation of the loss at each step that was compared, relative as above; None where it is not finite.
             Older results have none.
         is_amplified: Whether the curve is off by rounding alone: it passed by single steps, or in float64.
         amplification: By how much a small relative change of the initial weights changes the losses of the reference, relative
             to that change; None if it was not measured.
-        loss_bound: The largest deviation of a loss that was allowed, if it is not that of the dtype.
-        blame: For a run that did not pass although its strategy is correct: how its model is another function, as a clause that
-            begins the reason; "" if the strategy may be wrong.
+        loss_bound: The largest allowed deviation of a loss; None if it is that of the dtype.
+        blame: For a run that did not pass although its strategy is correct: how its model differs from the reference's, as a
+            clause that begins the reason; "" if the strategy may be wrong.
     """
 
     reference: str
@@ -65,7 +65,7 @@ class Parity:
 
     @property
     def attribution(self) -> Attribution:
-        """Why it did not pass, and whether it is the model."""
+        """Why the run did not pass, and whether its model is to blame."""
         return Attribution(self.reason, self.blame)
 
 
@@ -94,11 +94,11 @@ def _finite(deviation: float) -> float | None:
 
 
 def spell_apart(one: float, other: float) -> tuple[str, str]:
-    """Spells two numbers with nine digits, or with as many as show that they differ.
+    """Writes two numbers with nine digits, or with as many more as it takes to tell them apart.
 
     Args:
         one: A number.
-        other: The number to tell it from.
+        other: The number to tell it apart from.
     """
     digits = next((digits for digits in range(9, 17) if f"{one:.{digits}g}" != f"{other:.{digits}g}"), 17)
     return f"{one:.{digits}g}", f"{other:.{digits}g}"
@@ -107,7 +107,7 @@ def spell_apart(one: float, other: float) -> tuple[str, str]:
 def _deviations(
     params: Mapping[str, np.ndarray], reference_params: Mapping[str, np.ndarray] | None
 ) -> dict[str, float]:
-    """Returns the largest deviation in every parameter; without a reference, only what is not a number deviates."""
+    """Returns the largest deviation of each parameter; without a reference, NaN for one that is not finite and 0 for the rest."""
     if reference_params is None:
         return {name: 0.0 if np.isfinite(value).all() else math.nan for name, value in params.items()}
     if {n: v.shape for n, v in params.items()} != {n: v.shape for n, v in reference_params.items()}:
@@ -123,7 +123,7 @@ def deviation(loss: float, wanted: float, dtype: str) -> float:
 
     Args:
         loss: The loss of one step.
-        wanted: The reference's.
+        wanted: The reference's loss at that step.
         dtype: The dtype of the run.
     """
     if loss == wanted and math.isfinite(loss):
@@ -148,12 +148,12 @@ def judge(
         reference: The reference's name.
         dtype: The dtype of the run; it sets the bounds.
         first_step: The number of the first loss.
-        losses: One per step that is compared.
-        reference_losses: As many.
+        losses: The loss of each compared step.
+        reference_losses: The reference's losses at the same steps.
         params: Weights after the run's last step, by neutral name.
         reference_params: The same names and shapes; None if the reference does not know them.
         noise: How far rounding alone may have moved a weight, where that is more than the bound.
-        loss_bound: The largest deviation of a loss; that of the dtype, unless given.
+        loss_bound: The largest allowed deviation of a loss; that of the dtype unless given.
 
     Raises:
         ValueError: The two differ in length, names or shapes and cannot be compared.
@@ -187,7 +187,7 @@ def judge(
 
 
 def judge_batches(parity: Parity, log: Log, reference: Log) -> Parity:
-    """Judges which examples a run trained on, where both logs record it; the loss may hardly show a different example.
+    """Judges whether a run trained on the reference's examples, where both logs record them; the loss may hardly show it.
 
     Args:
         parity: The verdict on its losses.
@@ -206,8 +206,8 @@ def relative_distance(seen: Mapping[str, np.ndarray], wanted: Mapping[str, np.nd
     """Returns the distance of some arrays from the wanted ones, relative to the norm of all wanted ones together.
 
     Args:
-        seen: By name.
-        wanted: The same names and shapes, or fewer.
+        seen: The arrays, by name.
+        wanted: The wanted arrays, with the same names and shapes; some may be missing.
     """
     away = sum(float(np.square(seen[name].astype(np.float64) - value).sum()) for name, value in wanted.items())
     length = sum(float(np.square(value).sum()) for value in wanted.values())
@@ -215,12 +215,12 @@ def relative_distance(seen: Mapping[str, np.ndarray], wanted: Mapping[str, np.nd
 
 
 def judge_statistics(parity: Parity, away: float, allowed: float) -> Parity:
-    """Judges the running statistics of a run in float32 or in two bytes; `judge` leaves them out, as it does weights.
+    """Judges the running statistics of a run in float32 or two bytes, which `judge` leaves unbounded, like weights.
 
     Args:
-        parity: The verdict on its losses; one that did not pass stays.
-        away: How far they are from the reference's after the last step, relative to their length.
-        allowed: How far they may be.
+        parity: The verdict on its losses; one that did not pass is returned unchanged.
+        away: The distance from the reference's statistics after the last step, relative to their length.
+        allowed: The largest allowed distance.
     """
     if not parity.passed or away <= allowed:
         return parity

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, MutableMapping
 
 GROWTH = 1.02
-"""The ratio of the bounds of a count. From a microsecond to an hour there are 1,112 counts."""
+"""The ratio of the two bounds of a count. From a microsecond to an hour there are 1,112 counts."""
 _SHORTEST, _LONGEST = 1e-7, 1e6
-"""The smallest and the largest number of seconds; numbers beyond them count as these, so no clock can make more counts."""
+"""The smallest and largest numbers of seconds that are counted as they are; others are clamped, which limits the counts."""
 
 
 def count_seconds(counts: MutableMapping[int, int], seconds: Iterable[float]) -> None:

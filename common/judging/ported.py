@@ -1,9 +1,9 @@
 """Judges a TensorFlow run whose reference is the torch model in the same file, by what `samestep port` finds.
 
 Where the two are the same model up to constants that one framework keeps in float32, or where steps amplify rounding, the curve
-of the run leaves its reference's by more than a strategy may. The strategy is compared with the same model on one device. The
-curve must stay within what the port allows for its own curve, from the same weights on the same batches. Where the user accepts
-a difference between the two, the curve may be off by that as well.
+of the run leaves its reference's by more than a strategy may cause. The strategy is compared with the same model on one device.
+The curve must stay within what the port allows for its own curve, from the same weights on the same batches. Where the user
+accepts a difference between the two, the curve may be off by that as well.
 """
 
 import dataclasses
@@ -20,17 +20,17 @@ from samestep.common.techniques.used import without
 PortedModel = tuple[PortCase, PortVerdict]
 """Two implementations of a model, and what comparing them found."""
 AskPort = Callable[[Run, int], PortedModel | None]
-"""(run, steps) -> the port of its model, with a curve of that many steps; None if it cannot be made."""
+"""(run, steps) -> the port of its model, with a curve of that many steps; None if the two models cannot be compared."""
 
 
 def judge_port_of(run: Run, parity: Parity, taken: ComparedSteps, rerun: Rerun, ask: AskPort) -> Parity | None:
-    """Judges a float64 run that left its reference although the strategy is correct and the whole deviation is the port's.
+    """Judges a float64 run that left its reference, if the strategy is correct and the whole deviation comes from the port.
 
     Args:
-        run: What left its reference.
+        run: The run that left its reference.
         parity: The verdict on its curve.
-        taken: Its steps.
-        rerun: Takes steps again.
+        taken: The steps that it took.
+        rerun: Repeats steps of the run.
         ask: Compares the two models.
 
     Returns:
@@ -62,7 +62,7 @@ def _is_ported(run: Run) -> bool:
 
 
 def _apart(taken: ComparedSteps, curve: Curve) -> float:
-    """Returns how far steps are from those of the same model on one device; infinitely far if only their weights differ."""
+    """Returns how far steps are from those of the same model on one device; infinity if only their weights differ."""
     losses = curve.losses[: len(taken.losses)]
     parity = judge("", "float64", 0, taken.losses, losses, taken.params, curve.state.params, taken.noise)
     is_off_in_weights = not parity.passed and parity.first_bad_step is None
@@ -82,9 +82,9 @@ def judge_with_port(
     Args:
         run: The run.
         parity: The verdict on its curve.
-        taken: Its steps.
-        rerun: Takes steps again.
-        ask: Holds the two models against each other; None if they cannot be.
+        taken: The steps that it took.
+        rerun: Repeats steps of the run.
+        ask: Compares the two models; None if that is not possible.
         find_cause: Finds why the run is off.
     """
     judged = None if ask is None else _judge_in_float64(run, parity, taken, rerun, ask)
@@ -97,7 +97,7 @@ def judge_with_port(
 
 
 def _judge_in_float64(run: Run, parity: Parity, taken: ComparedSteps, rerun: Rerun, ask: AskPort) -> Parity | None:
-    """Judges a run by its port; one in float32 as it is in float64, where its port shows."""
+    """Judges a run by its port; a float32 run is repeated in float64, where differences of the port show."""
     if run.dtype == "float64":
         return judge_port_of(run, parity, taken, rerun, ask)
     if not _is_ported(run) or run.arithmetic != run.dtype or "float64" not in run.strategy.dtypes:
@@ -111,7 +111,7 @@ def _judge_in_float64(run: Run, parity: Parity, taken: ComparedSteps, rerun: Rer
 
 
 def _judge_anew(run: Run, wanted: Sequence[float], noise: float, rerun: Rerun, ask: AskPort) -> Parity | None:
-    """Takes the steps of a run in float64 once more, and judges them by its port."""
+    """Repeats the steps of a run in float64, and judges them by its port."""
     curve = rerun.steps(run)
     off = max(deviation(loss, right, "float64") for loss, right in zip(curve.losses, wanted, strict=True))
     parity = Parity("", len(curve.losses), off if math.isfinite(off) else None, None, off <= LOSS_BOUND["float64"])
@@ -122,11 +122,11 @@ def is_right_but_for_port(run: Run, first: int, noise: float, rerun: Rerun | Non
     """Returns whether the first steps of a run in two bytes, repeated in float64, are off by no more than the port allows.
 
     Args:
-        run: In two bytes.
+        run: The run in two bytes.
         first: The number of its first step.
         noise: As in `ComparedSteps`.
-        rerun: Takes steps again.
-        ask: Holds the two models of the file against each other. None, as of `rerun`, where nobody can.
+        rerun: Repeats steps of the run; None if that is not possible.
+        ask: Compares the two models of the file; None if that is not possible.
     """
     if rerun is None or ask is None or not _is_ported(run):
         return False

@@ -1,4 +1,4 @@
-"""What a later test of paired differences will find: how large a difference, and with how many pairs."""
+"""The power of a later test of paired differences: how large a difference it finds, and how many pairs it needs."""
 
 import bisect
 import functools
@@ -9,24 +9,24 @@ import numpy as np
 from samestep.common.judging.statistics import student_quantile
 
 _NODES = 64
-"""Points at which a distribution is summed up; with more, the power of a test changes by less than 0.1 %."""
+"""The number of points that stand for a distribution; with more, the power of a test changes by less than 0.1 %."""
 _FOUND = 0.9
 """The share of later tests that find the difference."""
 _MOST_PAIRS = 1000
-"""Where the search for a number of pairs stops."""
+"""The largest number of pairs that the search considers."""
 
 
 @functools.cache
 def detectable(pairs: int, degrees: int, level: float) -> float:
     """Computes the smallest true mean difference that a later test finds, in units of an estimated standard deviation.
 
-    The usual formula takes the standard deviation as given. Here it is an estimate from few pairs, and may be half
-    of the true one. So the power is averaged over what the true one may be: of all later tests, whose own estimates scatter
-    likewise, nine of ten find a difference of this size.
+    The usual formula takes the standard deviation as given. Here it is an estimate from few pairs, and may be half of the true
+    one. So the power is averaged over what the true one may be: nine of ten later tests, whose own estimates scatter likewise,
+    find a difference of this size.
 
     Args:
         pairs: The pairs of the later test.
-        degrees: The degrees of freedom that the estimate has: its number of pairs less one.
+        degrees: The degrees of freedom of the estimate: its number of pairs minus one.
         level: The level of the later test, two-sided.
 
     References:
@@ -61,7 +61,7 @@ def pairs_needed(difference: float, deviation: float, degrees: int, level: float
 
 
 def _power(factor: float, pairs: int, degrees: int, level: float) -> float:
-    """Returns the chance that a test finds a mean of `factor` estimated standard deviations, on the side on which it is.
+    """Returns the chance that a test finds a mean of `factor` estimated standard deviations, with the right sign.
 
     With a true standard deviation of one, the earlier test estimated u, the later one v, and the mean of the later one is
     normal. It finds the difference if sqrt(pairs) * factor * u + z > quantile * v.
@@ -75,7 +75,7 @@ def _power(factor: float, pairs: int, degrees: int, level: float) -> float:
 
 @functools.cache
 def _deviations(degrees: int) -> np.ndarray:
-    """Estimates of a standard deviation of one, at equally probable points of their distribution."""
+    """Returns estimates of a standard deviation of one, at equally probable points of their distribution."""
     from scipy.special import chdtri
 
     return np.sqrt(chdtri(degrees, (np.arange(_NODES) + 0.5) / _NODES) / degrees)

@@ -32,7 +32,7 @@ class Curve:
 
     @property
     def losses(self) -> tuple[float, ...]:
-        """One per step."""
+        """The loss of each step."""
         return self.log.losses
 
 
@@ -40,7 +40,7 @@ class Rerun(Protocol):
     """Repeats steps of a run. A launcher does this in separate processes."""
 
     def steps(self, run: Run, start: "TrainState | None" = None) -> Curve:
-        """Takes a run to its last step.
+        """Takes the steps of a run up to its last.
 
         Args:
             run: The run that is judged, or one like it: shorter, in another dtype, without a suspect, on one device.
@@ -51,11 +51,11 @@ class Rerun(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ComparedSteps:
-    """The steps that a run took.
+    """The steps of a run that are compared.
 
     Attributes:
-        losses: One per step that was judged.
-        wanted: The reference's.
+        losses: The run's loss at each step that is judged.
+        wanted: The reference's losses at the same steps.
         params: The weights after the last step, by neutral name.
         noise: How far rounding alone may have moved a weight.
     """
@@ -67,10 +67,10 @@ class ComparedSteps:
 
 
 def reference_of(run: Run) -> Run:
-    """Returns the reference's run of the same steps: the oracle's, or for a user's model its own on one device in float64.
+    """Returns the reference's run of the same steps: the oracle's, or a user's model on one device in float64.
 
-    For a TensorFlow model with a torch model in the same file, it is the torch model's. References differ only in what affects
-    their numbers; with local statistics, that includes the number of replicas.
+    For a TensorFlow model with a torch model in the same file, the reference is the torch model. References differ only in what
+    affects their numbers; with local statistics, that includes the number of replicas.
     """
     techniques = run.techniques.of_reference()
     devices = run.num_devices if counts_devices(techniques) else 1

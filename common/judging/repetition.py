@@ -1,4 +1,4 @@
-"""Judges whether two runs of the same request took the same steps: bit by bit, or as far as rounding allows."""
+"""Judges whether two runs of the same request took the same steps: bit for bit, or as far as rounding allows."""
 
 import dataclasses
 import math
@@ -16,11 +16,12 @@ class Repetition:
     Attributes:
         verdict: "bit-equal"; "equal but for rounding", which stays within the bounds of parity; or "changed".
         steps: How many steps were compared: those that both runs took.
-        step: The first step whose losses differ, by more than the bounds if any does; None if all are equal.
+        step: The first step whose losses differ; the first whose losses differ by more than the bound, if there is one. None if
+            all losses are equal.
         now: The later run's loss there.
-        then: The earlier run's.
-        deviation: How far they are apart there, relative to the earlier one (in float32 to at least 0.1).
-        allowed: The bound.
+        then: The earlier run's loss there.
+        deviation: How far apart they are there, relative to the earlier one (in float32 to at least 0.1).
+        allowed: The bound on the deviation.
     """
 
     verdict: str
@@ -36,7 +37,7 @@ def compare_losses(dtype: str, first_step: int, now: Sequence[float], then: Sequ
     """Compares the losses of a run with those of an earlier one that began at the same step.
 
     Args:
-        dtype: The dtype of both; it sets the bound.
+        dtype: The dtype of both runs; it sets the bound.
         first_step: The number of the first loss.
         now: The losses of the later run, one per step.
         then: The losses of the earlier one.

@@ -1,11 +1,11 @@
-"""The second half of a verdict: whether a curve that left its reference did so by rounding alone.
+"""The second half of a verdict: whether a curve left its reference by rounding alone.
 
 With a kink in the model, or at a high learning rate, two correct runs diverge: rounding tips a unit over, and every later step
-adds to the difference. So a run whose curve is off is judged once more. The run in float64 decides for one in float32. In
+adds to the difference. So a run whose curve is off is judged once more. A float32 run is judged by the same run in float64. In
 float64, in two bytes, or where a row has no float64, single steps are replayed in the oracle from the states that the run
-itself reached; each has to be the oracle's step, and what a perturbation of the initial weights does to the oracle's own curve
-has to explain the whole deviation. A user's model in two bytes has no oracle: its steps are replayed on one device, in two
-bytes as well, where both round most numbers alike; its weights are moved in float64.
+itself reached. Each must be the oracle's step, and the effect of perturbed initial weights on the oracle's own curve must
+explain the whole deviation. A user's model in two bytes has no oracle. Its steps are replayed on one device, in two bytes as
+well, where both round most numbers alike; the effect of perturbed weights is measured in float64.
 """
 
 import dataclasses
@@ -27,19 +27,19 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import flags_of, gradient_error
 
 REPLAYED = 6
-"""How many steps are replayed at most, from the first to the one that is off."""
+"""The largest number of steps that are replayed, from the first to the one that is off."""
 
 
 def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState, rerun: Rerun, alone: Rerun) -> Parity:
-    """Judges a run whose curve is off once more; returns the same verdict unless rounding explains it.
+    """Judges once more a run whose curve is off; returns the same verdict unless rounding explains the deviation.
 
     Args:
-        run: What left its reference.
+        run: The run that left its reference.
         parity: The verdict on its curve.
         wanted: The reference's losses, from the run's first step on.
         start: The state that the run started from.
-        rerun: Takes its steps again.
-        alone: Takes those of a user's model on one device, from any state.
+        rerun: Repeats steps of the run.
+        alone: Takes steps of a user's model on one device, from any state.
     """
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
     if parity.max_relative_loss is None:
@@ -72,7 +72,7 @@ def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState,
 
 
 def _agrees_in_float64(run: Run, wanted: Sequence[float], start: TrainState, rerun: Rerun) -> bool:
-    """Returns whether the same steps in float64 are the reference's, as far as they were compared in float32."""
+    """Returns whether the same steps in float64 are the reference's, up to where they were compared in float32."""
     pairs = list(zip(rerun.steps(run).losses, wanted, strict=False))
     off = max((deviation(loss, right, "float64") for loss, right in pairs), default=math.inf)
     if off <= LOSS_BOUND["float64"]:
@@ -81,7 +81,7 @@ def _agrees_in_float64(run: Run, wanted: Sequence[float], start: TrainState, rer
 
 
 def _steps_agree(run: Run, bad: int, start: TrainState, rerun: Rerun, alone: Rerun | None = None) -> bool:
-    """Returns whether steps that are replayed in the reference from the run's own states are the reference's."""
+    """Returns whether steps that the reference replays from the run's own states agree with the run's steps."""
     diagnosis = load_diagnosis()
     count = min(REPLAYED, bad - start.step + 1)
     chosen = sorted({start.step + (bad - start.step) * i // max(1, count - 1) for i in range(count)})
@@ -100,7 +100,7 @@ def _steps_agree(run: Run, bad: int, start: TrainState, rerun: Rerun, alone: Rer
 
 
 def load_diagnosis() -> types.ModuleType:
-    """Imports the module that takes steps in the oracle, which lies above this one in the order of imports."""
+    """Imports the module that takes steps in the oracle, which this module may not import directly."""
     return importlib.import_module(FRAMEWORKS[ORACLE_FRAMEWORK] + ".diagnosis")
 
 
@@ -109,7 +109,7 @@ def replay_to(run: Run, rerun: Rerun, step: int) -> tuple[Sequence[float], Train
 
     Args:
         run: The run.
-        rerun: Takes its steps.
+        rerun: Repeats steps of the run.
         step: The step to end before.
 
     Returns:
@@ -120,16 +120,16 @@ def replay_to(run: Run, rerun: Rerun, step: int) -> tuple[Sequence[float], Train
 
 
 def _amplification(run: Run, steps: int, start: TrainState, off: float, rounded: float) -> tuple[float, int]:
-    """Returns how far a rounding of the first weights grows, and how many tokens are between two experts within it."""
+    """Returns by how much a rounding of the first weights grows, and how many tokens lie between two experts within rounding."""
     diagnosis = load_diagnosis()
     moved, ties = diagnosis.measure_amplification(run, steps, start, diagnosis.PERTURBATION)
-    if ties and off > moved * rounded:  # a smaller move may turn none of these tokens
+    if ties and off > moved * rounded:  # a smaller perturbation may redirect none of these tokens
         moved = max(moved, diagnosis.measure_amplification(run, steps, start, rounded)[0])
     return moved, ties
 
 
 def _own_amplification(run: Run, wanted: Sequence[float], start: TrainState, alone: Rerun) -> float:
-    """Returns the same of a user's model, whose curve from the first weights as they are is known."""
+    """Returns by how much a rounding of the first weights grows in a user's model, whose curve without it is known."""
     diagnosis = load_diagnosis()
     signs, size = np.random.default_rng(1), diagnosis.PERTURBATION
     params = {name: value * (1 + size * signs.choice([-1.0, 1.0], value.shape)) for name, value in start.params.items()}

@@ -1,4 +1,4 @@
-"""Fits the formulas of Amdahl and Gustafson: how much of a step does not get faster with more devices."""
+"""Fits the formulas of Amdahl and Gustafson: which share of a step does not get faster with more devices."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ from samestep.common.judging.statistics import mean_interval
 TEXTBOOK = {2: 1.9, 4: 3.7, 8: 7.2}
 """Number of GPUs -> the speed-up that textbooks give for data parallelism: nearly linear."""
 LEAST_POINTS = 3
-"""A formula with two unknowns goes through any two points exactly, so two points do not show whether it holds."""
+"""The fewest points to fit: a formula with two unknowns goes through any two points exactly, so two cannot test it."""
 
 
 def amdahl_share(seconds: Mapping[int, float]) -> float | None:
@@ -62,7 +62,7 @@ def share_interval(shares: Sequence[float]) -> tuple[float, float] | None:
     """Computes the 95 % confidence interval of a serial share that was fitted in each round.
 
     Args:
-        shares: One for each round, from 0 to 1.
+        shares: The share of each round, from 0 to 1.
 
     Returns:
         Low and high, from 0 to 1; None with fewer than two rounds.

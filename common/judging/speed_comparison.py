@@ -1,4 +1,4 @@
-"""Judges which of two rows is faster: round by round, corrected for the number of rows, and without a verdict for few rounds."""
+"""Judges which of two rows is faster: round by round, corrected for the number of rows, and without a verdict on few rounds."""
 
 import dataclasses
 import math
@@ -19,14 +19,14 @@ FASTER, SLOWER, NOT_SEPARATED, NO_VERDICT = "faster", "slower", "not separated",
 
 @dataclasses.dataclass(frozen=True)
 class PredictedSpeed:
-    """The speed of a row, and where its speed lies in a later comparison.
+    """The speed of a row, and the range in which a later comparison will find it.
 
     Attributes:
-        median: The median over the rounds of the examples per second of each run.
-        low: The median of a later comparison of as many rounds on this machine lies between this and the next one, in 95 of
-            100 cases. None with a single round.
-        high: See `low`.
-        rounds: How many there are.
+        median: The median, over the rounds, of each run's examples per second.
+        low: The lower bound of the prediction interval: in 95 of 100 cases, the median of a later comparison of as many rounds on
+            this machine lies between `low` and `high`. None with a single round.
+        high: The upper bound; see `low`.
+        rounds: The number of rounds.
     """
 
     median: float
@@ -41,15 +41,15 @@ class Difference:
 
     Attributes:
         ratio: The geometric mean of the rounds' ratios.
-        low: The 95 % confidence interval of the ratio, like the next one; None with a single round.
-        high: See `low`.
-        rounds: How many both have.
+        low: The lower bound of the ratio's 95 % confidence interval; None with a single round.
+        high: The upper bound of that interval; None with a single round.
+        rounds: The number of rounds that both rows have.
         deviation: The standard deviation of the logarithms of the ratios; None with a single round.
-        verdict: Whether the row is "faster", "slower" or "not separated" from the other one; "" with too few rounds.
-        p_value: The p value of the verdict, corrected for the number of rows; None without one.
+        verdict: Whether the row is "faster", "slower" or "not separated" from the other one; "" if there are too few rounds.
+        p_value: The p-value of the verdict, corrected for the number of rows; None if there is no verdict.
         detectable: If not separated, the ratio that a later comparison like this one finds with 90 % power, upward or downward.
-        rounds_needed: If not separated, the rounds that find the ratio that was seen with 90 % power; None if it takes more
-            than a thousand.
+        rounds_needed: If not separated, how many rounds find the observed ratio with 90 % power; None if it takes more than a
+            thousand.
     """
 
     ratio: float
@@ -64,11 +64,11 @@ class Difference:
 
 
 Speeds = Sequence[float | None]
-"""Examples per second of one row, a value a round; None in a round in which it has no run."""
+"""Examples per second of one row, one value per round; None in a round in which the row has no run."""
 
 
 def predict_speed(speeds: Speeds) -> PredictedSpeed | None:
-    """Computes the median speed of a row, and its prediction interval; None if it has no run.
+    """Computes the median speed of a row, and its prediction interval; returns None if the row has no run.
 
     Speeds are compared as logarithms, since noise multiplies them.
 
@@ -89,11 +89,11 @@ def compare_speeds(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Diff
     rounds (`statistics.p_value` has the reasons for the test). Holm's correction covers all pairs that are judged.
 
     Args:
-        pairs: By name, a row and what it is compared with. Only pairs that may be ranked; rounds that one of two rows does
-            not have are left out.
+        pairs: Name -> a row and the row it is compared with. They may only be pairs that can be ranked; rounds that one of the
+            two rows lacks are left out.
 
     Returns:
-        By name; pairs that share no round are left out.
+        Name -> difference; pairs that share no round are left out.
 
     Raises:
         ValueError: A speed is not a positive number.
@@ -106,7 +106,7 @@ def judge(log_ratios: Mapping[Key, Sequence[float]]) -> dict[Key, Difference]:
     """Judges several pairs of rows together.
 
     Args:
-        log_ratios: By pair; the logarithm of the ratio of their speeds in each round that both have, at least one.
+        log_ratios: Pair -> the logarithm of the ratio of the speeds, for each round that both have; at least one.
 
     Raises:
         ValueError: A logarithm is not finite.
@@ -122,13 +122,13 @@ def judge(log_ratios: Mapping[Key, Sequence[float]]) -> dict[Key, Difference]:
 def compare_apart(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Difference]:
     """Judges the speeds of pairs of rows that were not measured in the same rounds, by Welch's test.
 
-    What changed on the machine from one comparison to the other stays in the difference: no interleaved rounds cancel it.
+    Changes of the machine between the two comparisons stay in the difference: no interleaved rounds cancel them.
 
     Args:
-        pairs: The pairs by name, a row and what it is compared with.
+        pairs: Name -> a row and the row it is compared with.
 
     Returns:
-        By name; pairs of which one has no speed are left out.
+        Name -> difference; pairs in which one row has no speed are left out.
 
     Raises:
         ValueError: A speed is not a positive number.
@@ -138,7 +138,7 @@ def compare_apart(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Diffe
 
 
 def _corrected(found: Mapping[Key, Difference]) -> dict[Key, Difference]:
-    """Returns pairs with their verdicts, by p-values that are corrected for the number of pairs."""
+    """Returns the pairs with their verdicts, by p-values that are corrected for the number of pairs."""
     raw = {
         name: each.p_value for name, each in found.items() if each.p_value is not None and each.rounds >= LEAST_ROUNDS
     }
@@ -150,7 +150,7 @@ def _corrected(found: Mapping[Key, Difference]) -> dict[Key, Difference]:
 
 
 def _apart(logs: Sequence[float], others: Sequence[float]) -> Difference:
-    """Returns the numbers of a pair that was measured apart, with the p-value of the pair alone."""
+    """Returns the difference of a pair that was measured apart, with the p-value of the pair alone."""
     rounds = min(len(logs), len(others))
     found = Difference(math.exp(statistics.fmean(logs) - statistics.fmean(others)), None, None, rounds, None)
     if rounds < 2 or (test := welch(logs, others, 1 - LEVEL)) is None:
@@ -168,7 +168,7 @@ def _verdict(ratio: float, corrected: float | None) -> str:
 
 
 def _difference(logs: Sequence[float]) -> Difference:
-    """Returns the numbers of a pair, with the p-value of the pair alone."""
+    """Returns the difference of a pair, with the p-value of the pair alone."""
     if len(logs) == 1:
         return Difference(math.exp(logs[0]), None, None, 1, None)
     (mean, low, high), deviation = mean_interval(logs), statistics.stdev(logs)
@@ -177,7 +177,7 @@ def _difference(logs: Sequence[float]) -> Difference:
 
 
 def _with_power(difference: Difference, level: float) -> Difference:
-    """Returns a pair that is not separated with what would separate it, at the level of a later test."""
+    """Adds to a pair that is not separated what would separate it, at the level of a later test."""
     degrees, deviation = difference.rounds - 1, difference.deviation or 0.0
     return dataclasses.replace(
         difference,

@@ -1,21 +1,21 @@
-"""Intervals for what a repetition will find, and tests of paired differences; on plain numbers.
+"""Prediction intervals for a repetition, and tests of paired differences, on plain numbers.
 
 None of them uses single windows. The windows of one run share where its processes were placed and what else the machine did,
-so they say little about the next run: each run counts as one value, the median of its windows. The variance between
-runs holds that of the windows.
+so they say little about the next run. Each run counts as one value, the median of its windows. The variance between runs
+includes that between windows.
 """
 
 import math
 import statistics
 from collections.abc import Sequence
 
-# scipy.stats has these tests as well, and a test holds both together. Its import takes 0.9 s of CPU and 47 MiB: printing a
-# table that is kept would take 2.2 s instead of 1.3 s. So the distributions come from scipy.special, imported where a
-# function needs one, because --help needs none.
+# scipy.stats has these tests as well, and a test compares the two. Importing it takes 0.9 s of CPU and 47 MiB: printing a saved
+# table would take 2.2 s instead of 1.3 s. So the distributions come from scipy.special, which each function imports when it
+# needs it, because --help does not.
 
 
 def prediction_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
-    """Computes the median, and the interval in which the median of as many later values will lie.
+    """Computes the median, and the interval in which the median of equally many later values will lie.
 
     Two medians of n normal values each differ by a normal value whose variance is twice that of one median, at most
     pi / 2 * s^2 / n. With s estimated from the n values, its quantile is Student's with n - 1 degrees of freedom. The
@@ -23,7 +23,7 @@ def prediction_interval(values: Sequence[float], confidence: float = 0.95) -> tu
     97 %. Two values give a very wide interval, and rightly: nothing else is known of how far a third may lie.
 
     Args:
-        values: At least two, each from a trial of its own. Speeds enter as their logarithms.
+        values: At least two values, each from a separate trial. Speeds enter as their logarithms.
         confidence: The probability that the interval holds the later median.
 
     Returns:
@@ -43,10 +43,10 @@ def prediction_interval(values: Sequence[float], confidence: float = 0.95) -> tu
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
-    """Computes the mean, and Student's confidence interval for the true one.
+    """Computes the mean, and Student's confidence interval for the true mean.
 
     Args:
-        values: At least two, each from a trial of its own.
+        values: At least two values, each from a separate trial.
         confidence: The probability that the interval holds the true mean.
 
     Returns:
@@ -64,16 +64,16 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
 def p_value(values: Sequence[float]) -> float:
     """Computes the two-sided p-value of Student's test that the true mean is zero.
 
-    The values are differences within pairs. Where both of a pair scatter alike, their difference is symmetric about its
-    mean, however skewed each one is. For symmetric values with heavy tails the test errs to the safe side. That is why it is
-    this one: a test by ranks or by flipping signs assumes less, but has 2^n outcomes. With five pairs its least p-value
-    is 2 / 2^5 = 0.06, so it could never find anything, and corrected for twenty rows it could not before ten pairs.
+    The values are differences within pairs. If both values of a pair scatter alike, their difference is symmetric about its mean,
+    however skewed each value is. For symmetric values with heavy tails, the test errs on the safe side. A test by ranks or by
+    flipping signs assumes less, but has only 2^n outcomes. With five pairs its smallest p-value is 2 / 2^5 = 0.06, so it could
+    never find anything; corrected for twenty rows, it could find nothing with fewer than ten pairs.
 
     Args:
         values: At least two differences that scatter.
 
     Raises:
-        ValueError: There are fewer than two values, one is not finite, or all are equal. Measured ones never are.
+        ValueError: There are fewer than two values, one is not finite, or all are equal. Measured values never are.
 
     References:
         Student, The Probable Error of a Mean, 1908. Efron, Student's t-test under symmetry conditions, 1969.
@@ -91,7 +91,7 @@ def welch(
     """Tests whether the means of two independent samples differ.
 
     Args:
-        values: At least two, each from a trial of its own.
+        values: At least two values, each from a separate trial.
         others: The other sample, which may scatter more or less.
         confidence: The probability that the interval holds the true difference.
 
@@ -99,7 +99,7 @@ def welch(
         Low and high of the difference of the means, and the two-sided p-value that there is none; None if neither scatters.
 
     Raises:
-        ValueError: There are fewer than two of either, or one is not finite.
+        ValueError: Either sample has fewer than two values, or a value is not finite.
 
     References:
         Welch, The Generalization of "Student's" Problem when Several Different Population Variances Are Involved, 1947.
@@ -117,10 +117,10 @@ def welch(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrects p-values for being several: the chance that any true hypothesis is rejected stays below the level.
+    """Corrects several p-values together: the chance that any true hypothesis is rejected stays below the level.
 
     Args:
-        p_values: One for each hypothesis.
+        p_values: The p-value of each hypothesis.
 
     Returns:
         The corrected p-values, in the same order.
@@ -137,7 +137,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def student_quantile(degrees: float, confidence: float) -> float:
-    """Computes how many standard errors an interval of Student's reaches to either side.
+    """Computes how many standard errors Student's confidence interval extends to either side.
 
     Args:
         degrees: The degrees of freedom.
@@ -149,7 +149,7 @@ def student_quantile(degrees: float, confidence: float) -> float:
 
 
 def _two_sided(degrees: float, errors: float) -> float:
-    """Returns the chance that Student's value is as many standard errors from zero, or more."""
+    """Returns the chance that Student's t is at least as many standard errors from zero."""
     from scipy.special import stdtr
 
     return 2 * float(stdtr(degrees, -abs(errors)))

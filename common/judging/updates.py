@@ -1,9 +1,10 @@
-"""Judges the updates of a user's optimizer: what is off in weights or state may be decided by rounding alone.
+"""Judges the updates of a user's optimizer, where rounding alone may decide weights or optimizer state.
 
 The true gradient of some parameters is zero: that of the bias of an attention's keys, or of a bias before a normalization. What
 is computed instead is rounding. An optimizer that takes its sign, or divides by its size, moves such a weight as far as any
-other, and every right run moves it elsewhere. For an unknown optimizer, no formula predicts this. So the reference is repeated
-a few times from initial weights that are changed in their last bit: what this changes by much is not determined by the model.
+other, and every correct run moves it somewhere else. For an unknown optimizer, no formula predicts this. So the reference is
+repeated a few times from initial weights that are changed in their last bit. Numbers that this changes by much are not determined
+by the model.
 """
 
 import dataclasses
@@ -18,11 +19,11 @@ from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
 
 TIMES = 3
-"""How often the reference is repeated."""
+"""The number of times that the reference is repeated."""
 LEAST_STEPS = 8
 """The fewest steps of a repetition: in half of them, the sign of a rounding error is the same by chance."""
 _DECIDED = 0.1
-"""The share of its whole move by which the last bit changes where a weight ends, if rounding decides that move."""
+"""The least share of its whole move by which the last bit changes a weight's end, if rounding decides that move."""
 
 
 def judge_updates(
@@ -33,10 +34,10 @@ def judge_updates(
     Args:
         reference: The reference's run of the same steps.
         parity: The verdict on its losses and weights.
-        reached: Its state.
-        wanted: The reference's.
-        start: What both started from.
-        rerun: Takes the reference's steps again.
+        reached: The state that the run reached.
+        wanted: The state that the reference reached.
+        start: The state from which both started.
+        rerun: Repeats steps of the reference.
     """
     if parity.first_bad_step is not None or parity.max_absolute_weight is None:
         return parity
@@ -52,7 +53,7 @@ def judge_updates(
         off = f"after the last step {worst} is off by {left[worst]:.1e} (allowed {bounds[worst]:.0e})"
         return dataclasses.replace(parity, passed=False, reason=f"{off}, which rounding does not explain")
     worst = max(wanted.params, key=lambda name: float(apart[name].max(initial=0.0)))
-    if (apart[worst] <= bounds[worst]).all():  # only the state beside such a weight is off, which is any number
+    if (apart[worst] <= bounds[worst]).all():  # only the state of such a weight is off, which may be any number
         return parity
     reason = (
         f"after the last step {worst} is off by {apart[worst].max():.1e}, by rounding alone: its true gradient is zero there, "
@@ -63,13 +64,13 @@ def judge_updates(
 
 
 def _arrays(state: TrainState) -> Arrays:
-    """Weights and optimizer state, by what messages call them."""
+    """Returns the weights and optimizer state, by their names in messages."""
     slots = {f"{slot} of {name}": value for slot, kind in state.slots.items() for name, value in kind.items()}
     return {name: value.astype(np.float64) for name, value in {**state.params, **slots}.items()}
 
 
 def _bounds(wanted: TrainState) -> dict[str, float]:
-    """Returns how far each array may be off: weights as ever, optimizer state relative to the largest number of its kind."""
+    """Returns the bound of each array: as usual for weights, relative to the largest number of its kind for optimizer state."""
     found = dict.fromkeys(wanted.params, WEIGHT_BOUND["float64"])
     for slot, kind in wanted.slots.items():
         largest = max((float(np.abs(value).max(initial=0.0)) for value in kind.values()), default=0.0)
@@ -80,14 +81,16 @@ def _bounds(wanted: TrainState) -> dict[str, float]:
 def _moved_by_rounding(
     reference: Run, wanted: TrainState, start: TrainState, bounds: dict[str, float], rerun: Rerun
 ) -> Arrays:
-    """Returns how far rounding may take each number: if it decides the move, as far as any such weight, and its state anywhere.
+    """Returns how far rounding may move each number.
+
+    If rounding decides the move of a weight, the weight may move as far as any such weight, and its state may be anything.
 
     Args:
         reference: The reference's run.
         wanted: The reference's state after the last step.
-        start: Before the first.
-        bounds: How far numbers move that rounding does not decide.
-        rerun: Takes the reference's steps again.
+        start: The state before the first step.
+        bounds: How far numbers may move that rounding does not decide.
+        rerun: Repeats steps of the reference.
     """
     longer = dataclasses.replace(reference, steps=max(reference.steps, start.step + LEAST_STEPS))
     plain = wanted if longer.steps == reference.steps else rerun.steps(longer).state
@@ -113,12 +116,12 @@ def _moved_by_rounding(
 
 
 def _is_decided(moved: np.ndarray, whole: np.ndarray, bound: float) -> np.ndarray:
-    """Returns which numbers are those whose move rounding decides: the last bit takes them far, measured by how far they go.
+    """Returns which numbers' moves are decided by rounding: the last bit changes them by a large share of their whole move.
 
     Args:
-        moved: By how much the last bit of the first weights moves each.
-        whole: The whole move of each.
-        bound: How far numbers move that rounding does not decide.
+        moved: How far the last bit of the first weights moves each number.
+        whole: The whole move of each number.
+        bound: How far numbers may move that rounding does not decide.
     """
     return (moved > bound) & (moved >= _DECIDED * whole)
 

@@ -1,6 +1,6 @@
 """Decides whether a run took the steps of its reference, and if it did not, why.
 
-A verdict is a function of two curves, each a log and a state. Where these do not suffice, it asks for steps to be taken again.
+A verdict is a function of two curves, each a log and a state. If these do not suffice, it has steps repeated.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _COMPARED = ("step", "skipped", "params/", "buffers/", f"local/0/{SKIPPED}")
-"""The arrays of a final state that a verdict compares, as a state file names them."""
+"""The arrays of a final state that a verdict compares, by their names in a state file."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,13 +33,13 @@ class Trial:
     """A run that is compared with its reference.
 
     Attributes:
-        run: What was trained.
+        run: The run.
         reference: The reference's run of the same steps.
-        seen: What the run did.
-        wanted: What the reference did; it may end earlier or later.
+        seen: The curve of the run.
+        wanted: The curve of the reference; it may end earlier or later.
         start: Makes the state that the run started from.
-        in_own_names: Names and lays out the reference's weights as the run's model does; None where they are the same.
-        alone: Takes steps of the reference again, or of a user's model on one device.
+        in_own_names: Names and lays out the reference's weights as the run's model does; None if they are the same.
+        alone: Repeats steps of the reference, or of a user's model on one device.
         rerun: Repeats steps of the run; None if that is not possible.
         ask: Compares the two models of a user's file; None if that is not possible.
     """
@@ -56,7 +56,7 @@ class Trial:
 
     @property
     def has_oracle(self) -> bool:
-        """Whether the oracle is the reference; another one may keep other buffers."""
+        """Whether the reference is the oracle; other references may keep other buffers."""
         return self.run.workload.model.facts.has_oracle
 
     @functools.cached_property
@@ -75,8 +75,8 @@ class Trial:
     def taken(self) -> ComparedSteps:
         """The steps that are compared.
 
-        A user's model may have parameters whose true gradient is zero: a bias before a normalization, the bias of an
-        attention's keys. Rounding alone moves their weights, as far as a formula says.
+        A user's model may have parameters whose true gradient is zero: a bias before a normalization, the bias of an attention's
+        keys. Rounding alone moves their weights, by at most as much as the optimizer's formula allows.
         """
         first, run, losses, wanted = self.seen.log.first, self.run, self.seen.losses, self.wanted.losses
         count = min(len(losses), len(wanted), run.steps if self.skipped is None else self.skipped - first + 1)
@@ -86,7 +86,7 @@ class Trial:
 
 
 def judge_trial(trial: Trial) -> Parity:
-    """Judges a run: first by its curve, and where that does not decide, by repeating steps."""
+    """Judges a run by its curve, and by repeating steps if the curve does not decide."""
     parity = _judge_curve(trial)
     if not parity.passed and trial.rerun is not None:
         from samestep.common.judging.missed import judge_again  # here, like those below: most runs pass
@@ -98,10 +98,10 @@ def judge_trial(trial: Trial) -> Parity:
 
 
 def why_not_judged(run: Run, reference: Run, is_wanted: bool) -> str:
-    """Says why a run is not compared with a reference; "" if it is.
+    """Returns why a run is not compared with a reference; "" if it is.
 
     Args:
-        run: What was trained.
+        run: The run.
         reference: The reference's run of the same steps.
         is_wanted: Whether the user wants it to be judged.
     """
@@ -119,12 +119,12 @@ def why_not_judged(run: Run, reference: Run, is_wanted: bool) -> str:
 
 
 def arrays_read(run: Run) -> tuple[str, ...]:
-    """Returns the arrays of the final states that the verdict on a run reads; () if it reads all, including the optimizer's."""
+    """Returns the arrays of the final states that the verdict on a run reads; () if it reads all, including optimizer state."""
     return () if _compares_updates(run) or periods_of(run.techniques) else _COMPARED
 
 
 def _rounding_move(run: Run) -> float:
-    """Returns how far a step may move a weight by rounding alone, a vector or a matrix."""
+    """Returns how far a step may move a weight, in a vector or a matrix, by rounding alone."""
     return max(of_dimensions(run.optimizer, number).rounding_move or 0.0 for number in (1, 2))
 
 
@@ -133,7 +133,7 @@ def _compares_updates(run: Run) -> bool:
 
 
 def _judge_curve(trial: Trial) -> Parity:
-    """Judges losses, batches and the last state as they were seen."""
+    """Judges the losses, the batches and the last state of a run."""
     run, taken, state, wanted = trial.run, trial.taken, trial.seen.state, None
     if trial.is_whole:
         wanted = trial.wanted.state.params
@@ -159,7 +159,7 @@ def _judge_curve(trial: Trial) -> Parity:
 
 
 def _judge_rest(trial: Trial, parity: Parity) -> Parity:
-    """Judges what a curve cannot show within the bounds of what it was computed in."""
+    """Judges what a curve cannot show within the bounds of its dtype."""
     run, rerun = trial.run, trial.rerun
     if rerun is not None and run.arithmetic != run.dtype and not trial.has_oracle:
         from samestep.common.judging.missed import find_step_unseen

@@ -1,1 +1,1 @@
-"""Whether two recorded runs took the same steps, and where they first differ."""
+"""Judges whether two recorded runs took the same steps, and finds where they first differ."""

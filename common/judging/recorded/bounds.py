@@ -13,12 +13,12 @@ _WORDS = {
 
 @dataclasses.dataclass(eq=False)
 class Bound:
-    """The bound of one run.
+    """The bounds to which one run clips its gradients.
 
     Attributes:
         most: The largest norm that clipping leaves; None if no step clips.
         norm: The largest norm of the gradient before clipping; None if none was recorded.
-        others: Bounds of which a record does not say whether they were reached, by the names of their scalars.
+        others: Bounds for which a record does not show whether they were reached, by the names of their scalars.
     """
 
     most: float | None = None
@@ -26,11 +26,7 @@ class Bound:
     others: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def note(self, scalars: Mapping[str, float]) -> None:
-        """Notes the scalars of a step.
-
-        Args:
-            scalars: Its scalars.
-        """
+        """Notes the bounds and norms in the scalars of a step."""
         if CLIP_MOST in scalars and CLIP_NORM in scalars:
             self.most = scalars[CLIP_MOST]
             self.norm = max(scalars[CLIP_NORM], self.norm or 0.0)
@@ -41,8 +37,8 @@ def unreached(a: Bound, b: Bound) -> tuple[str, ...]:
     """Returns the note on two runs that are the same although only one of them clips.
 
     Args:
-        a: The bound of the one.
-        b: That of the other.
+        a: The bound of run A.
+        b: The bound of run B.
     """
     for who, other, bound, of_other in (("A", "B", a, b), ("B", "A", b, a)):
         if bound.most is not None and bound.norm is not None and of_other.most is None and bound.norm <= bound.most:
@@ -54,11 +50,11 @@ def unreached(a: Bound, b: Bound) -> tuple[str, ...]:
 
 
 def one_sided(a: Bound, b: Bound) -> tuple[str, ...]:
-    """Returns the note on only one of two runs clipping in a way of which a record keeps no norm.
+    """Returns notes on clipping that only one of two runs does and for which a record keeps no norm.
 
     Args:
-        a: The bound of the one.
-        b: That of the other.
+        a: The bound of run A.
+        b: The bound of run B.
     """
     return tuple(
         f"{who} clips {_WORDS[name].format(most)}, and {other} does not"

@@ -1,4 +1,4 @@
-"""How far tensors are apart in two recorded runs, relative to how far rounding moves them."""
+"""How far apart tensors are in two recorded runs, relative to how far rounding moves them."""
 
 import dataclasses
 import math
@@ -11,26 +11,26 @@ from samestep.common.steps.record import Phase, RecordHeader
 from samestep.common.steps.recorded_run import Sums
 
 THRESHOLD = 10.0
-"""How many times the yardstick a difference must be to be more than rounding. Of 500 healthy pairs
-(`benchmarks/judging/alarms.py`), the worst that are the same have 3.68."""
+"""How many yardsticks a difference must exceed to be more than rounding. Of 500 healthy pairs
+(`benchmarks/judging/alarms.py`), the worst of those judged the same reaches 3.68 yardsticks."""
 FLOAT64 = 1e-10
-"""The yardstick of a float64 record, relative to the norm: a thousand times the difference of healthy pairs."""
+"""The yardstick of a float64 record, relative to the norm: a thousand times the difference between healthy pairs."""
 DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
-"""How a record spells a dtype -> how `UNIT_ROUNDOFF` does."""
+"""The spelling of a dtype in a record -> its spelling in `UNIT_ROUNDOFF`."""
 LINE = 2.0**12
 """The most numbers that are projected in one sum. A larger tensor is projected row by row and then column by column."""
 _NOTHING, _FINITE, _INFINITE, _NO_NUMBER = range(4)
-"""What a tensor holds: nothing or zeros, finite numbers, an infinite number, or NaN."""
+"""The kinds of content of a tensor: nothing or zeros, finite numbers, an infinite number, or NaN."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RoundingScale:
-    """What differences are divided by.
+    """The scale by which differences are divided.
 
     Attributes:
         rounding: For each tensor, the norm of the difference that rounding makes.
-        same: Up to how many times that a difference is rounding.
-        different: From how many times on it is more than rounding. Between the two, it cannot be decided.
+        same: The largest multiple of `rounding` up to which a difference is rounding.
+        different: The multiple above which it is more than rounding. Between the two, it cannot be decided.
     """
 
     rounding: np.ndarray
@@ -40,11 +40,11 @@ class RoundingScale:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ComparedTensors:
-    """The tensors of a phase of a step, compared.
+    """The compared tensors of one phase of a step.
 
     Attributes:
-        one: In A.
-        other: In B.
+        one: What A recorded of them.
+        other: What B recorded of them.
         scale: What differences are divided by.
         apart: The norm of the difference of each tensor.
         times: The difference of each tensor, as a multiple of the difference that rounding makes.
@@ -58,23 +58,23 @@ class ComparedTensors:
 
     @property
     def differs(self) -> np.ndarray:
-        """Whether each tensor differs for certain, as where only one run has numbers."""
+        """Whether each tensor certainly differs, including tensors for which only one run has numbers."""
         return (self.times > self.scale.different) | (np.isinf(self.apart) & ~self.is_broken)
 
     @property
     def is_unsure(self) -> np.ndarray:
-        """Whether each may differ."""
+        """Whether each tensor may differ."""
         return (self.times > self.scale.same) & ~self.differs
 
     @property
     def apart_most(self) -> tuple[bool, np.ndarray]:
-        """Whether any tensor differs for certain, and which ones do; if none does, which ones may."""
+        """Whether any tensor certainly differs, and which ones do; if none does, which ones may."""
         is_certain = bool(self.differs.any())
         return is_certain, self.differs if is_certain else self.is_unsure
 
     @property
     def is_broken(self) -> np.ndarray:
-        """Whether each holds, in one of the two, something infinite or not a number."""
+        """Whether each tensor holds an infinity or NaN in at least one of the two runs."""
         return np.any([~np.isfinite(sums.square) & (sums.bits != 0) for sums in (self.one, self.other)], axis=0)
 
 
@@ -84,9 +84,9 @@ def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
     The true gradient of a key bias is zero: what it holds is rounding of larger numbers that cancel.
 
     Args:
-        sums: What was seen of the tensors.
+        sums: The recorded sums of the tensors.
         pairing: The pairing of the tensors.
-        phase: What was seen.
+        phase: What the sums are of.
     """
     if phase == "weight":
         return 0.0
@@ -97,15 +97,16 @@ def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
 
 
 def of_projecting(norm: np.ndarray, pairing: Pairing, phase: Phase) -> np.ndarray:
-    """Returns how far the projections of the same weights may be apart; for weights that reruns perturb, the reruns show it.
+    """Returns how far apart rounding puts projections of equal weights; 0 for weights that reruns perturb, as reruns show theirs.
 
-    After k of n numbers of size r, a projection has about r sqrt(k), and rounds it by u / sqrt(3). Together that is
-    u sqrt(n / 6) of the norm r sqrt(n), and sqrt(2) times as much between two runs that add up in other orders, as XLA does.
+    After k of n numbers of size r, the sum is about r sqrt(k), and the next addition rounds it by u / sqrt(3) of that. In total
+    that is u sqrt(n / 6) of the norm r sqrt(n), and sqrt(2) times as much between two runs that add in different orders, as XLA
+    does.
 
     Args:
-        norm: That of each tensor.
+        norm: The norm of each tensor.
         pairing: The pairing of the tensors.
-        phase: What was seen.
+        phase: What the norms are of.
     """
     added = np.maximum(np.minimum(pairing.sizes, LINE), 2 * np.sqrt(pairing.sizes))
     are_unmoved = ~pairing.are_parameters & (phase == "weight")
@@ -113,17 +114,16 @@ def of_projecting(norm: np.ndarray, pairing: Pairing, phase: Phase) -> np.ndarra
 
 
 def with_layers(rounding: np.ndarray, pairing: Pairing) -> np.ndarray:
-    """Returns the rounding of gradients; that of a bias is at least that of its layer's weights, for each of its numbers.
+    """Returns the rounding of gradients, where each number of a bias rounds by at least as much as one of its layer's weights.
 
-    Where the terms d of a bias cancel, as those of +1 and -1 do, its sum is small, but each addition rounds by a unit of what is
-    added up by then. Another order of the examples shows that, and no rerun: it adds up the same terms in the same order, and
-    where they hardly depend on the weights, as 1 / n does not, every bit is the same. The gradient of a weight is the sum of
-    d * x. The x of hidden layers do depend on the weights, so these terms change in their last bits, and reruns show what their
-    sum rounds by. With x of about 1, as initialization and normalization keep them, both sums have terms of one size, and so
-    roundings of one size.
+    If the terms d of a bias cancel, as +1 and -1 do, their sum is small, but each addition rounds by a unit of the partial sum.
+    Reordering the examples shows that. A rerun does not, because it adds the same terms in the same order: if they hardly depend
+    on the weights, such as 1 / n, every bit is the same. The gradient of a weight is the sum of d * x. In hidden layers x depends
+    on the weights, so these terms change in their last bits, and reruns show the rounding of their sum. Initialization and
+    normalization keep x at about 1, so both sums have terms of one size, and therefore roundings of one size.
 
     Args:
-        rounding: How far rounding moves each gradient, as reruns show it.
+        rounding: How far rounding moves each gradient, as shown by reruns.
         pairing: The pairing of the tensors.
     """
     biases, weights = pairing.of_same_terms
@@ -134,13 +134,13 @@ def with_layers(rounding: np.ndarray, pairing: Pairing) -> np.ndarray:
 
 
 def finite(numbers: np.ndarray) -> np.ndarray:
-    """Returns the same with zeros for what is not a finite number."""
+    """Returns the numbers with zeros in place of those that are not finite."""
     is_finite = np.isfinite(numbers)
     return numbers if is_finite.all() else np.where(is_finite, numbers, 0.0)
 
 
 def roundoff(dtype: str) -> float:
-    """Returns the unit roundoff of a dtype; that of float32 for one that nobody trains in.
+    """Returns the unit roundoff of a dtype; that of float32 for a dtype that is not used for training.
 
     Args:
         dtype: As a record spells it, such as "bfloat16".
@@ -149,19 +149,19 @@ def roundoff(dtype: str) -> float:
 
 
 def roundoff_of_weights(header: RecordHeader) -> float:
-    """Returns the unit roundoff of the fewest digits that a run keeps weights in.
+    """Returns the unit roundoff of the least precise dtype in which a run keeps weights.
 
     Args:
-        header: That of its record.
+        header: The header of its record.
     """
     return max((roundoff(each.dtype) for each in header.tensors if each.is_trained), default=roundoff(""))
 
 
 def coarsest_roundoff(header: RecordHeader) -> float:
-    """Returns the unit roundoff of the fewest digits that a run keeps weights in, or computes products in.
+    """Returns the unit roundoff of the least precise dtype in which a run keeps weights or computes products.
 
     Args:
-        header: That of its record.
+        header: The header of its record.
     """
     kept = roundoff_of_weights(header)
     return max(kept, roundoff(header.products)) if header.products else kept
@@ -180,13 +180,13 @@ def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
 
 
 def apart_of(one: Sums, other: Sums) -> np.ndarray:
-    """Returns how far tensors are apart: the estimate of the norm of their difference.
+    """Returns how far apart tensors are, as an estimate of the norm of their difference.
 
-    It is infinite where only one has numbers, or only one is infinite, or not a number.
+    It is infinite where only one run has numbers, or only one has an infinity, or only one has NaN.
 
     Args:
-        one: What was seen of them in a run.
-        other: In the other run.
+        one: The recorded sums of one run.
+        other: The recorded sums of the other run.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         between = one.projections - other.projections
@@ -199,11 +199,11 @@ def apart_of(one: Sums, other: Sums) -> np.ndarray:
 
 
 def multiples(apart: np.ndarray, rounding: np.ndarray) -> np.ndarray:
-    """Returns differences as multiples of what rounding makes; 0 where that is not known.
+    """Returns differences as multiples of those that rounding makes; 0 where a multiple is unknown.
 
     Args:
         apart: The difference of each tensor.
-        rounding: What rounding makes of it.
+        rounding: The difference that rounding makes in each tensor.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         times = apart / rounding
@@ -212,11 +212,11 @@ def multiples(apart: np.ndarray, rounding: np.ndarray) -> np.ndarray:
 
 
 def times_rounding(apart: float, rounding: float) -> float:
-    """Returns a difference as a multiple of what rounding makes; infinity if that is zero.
+    """Returns a difference as a multiple of that which rounding makes; infinity if rounding makes none.
 
     Args:
         apart: The difference.
-        rounding: What rounding makes.
+        rounding: The difference that rounding makes.
     """
     if not apart:
         return 0.0
@@ -224,7 +224,7 @@ def times_rounding(apart: float, rounding: float) -> float:
 
 
 def _kind(sums: Sums) -> np.ndarray:
-    """Returns what each tensor holds."""
+    """Returns the kind of content of each tensor."""
     square = sums.square
     kinds = np.where(np.isfinite(square), _FINITE, np.where(np.isnan(square), _NO_NUMBER, _INFINITE))
     kinds[(square == 0) | (np.isnan(square) & (sums.bits == 0))] = _NOTHING

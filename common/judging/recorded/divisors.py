@@ -1,7 +1,7 @@
-"""Running variances of two frameworks, of which one moves them by sums of squares over n, and the other over n - 1.
+"""Explains running variances of two frameworks, one of which updates them with sums of squares over n, the other over n - 1.
 
-Training shows nothing of that. With v in A, w in B, and k what a step keeps of a running variance, a step makes of the difference
-d = w - v: k d + s (v - k v before), where s is 1 / (n - 1) if B takes n - 1, and -1 / n if A does.
+Training does not show this. Let v be a running variance in A, w the same in B, and k the share of it that a step keeps. A step
+turns the difference d = w - v into k d + s (v - k v before), where s is 1 / (n - 1) if B divides by n - 1, and -1 / n if A does.
 """
 
 import dataclasses
@@ -16,12 +16,12 @@ from samestep.common.steps.recorded_run import Sums
 
 @dataclasses.dataclass(eq=False)
 class Divisors:
-    """What the two frameworks divide the running variances by, as their steps so far show it.
+    """What the two frameworks divide running variances by, as inferred from their steps so far.
 
     Attributes:
         pairing: The tensors of both runs.
-        names: Those that differ by it alone, with n of the first step.
-        is_of_b: Whether it is B that takes n - 1.
+        names: The running variances that differ by the divisor alone -> n, as found at the first such step.
+        is_of_b: Whether B is the run that divides by n - 1.
     """
 
     pairing: Pairing
@@ -33,20 +33,20 @@ class Divisors:
     _found: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
 
     def explain(self, number: int, ours: Sums, theirs: Sums, rounding: np.ndarray, bound: float) -> np.ndarray:
-        """Returns which tensors differ by it alone, after a step.
+        """Returns which tensors differ by the divisor alone after a step.
 
         Args:
             number: The step; -1 for the initial weights.
             ours: The weights of A.
             theirs: Those of B.
-            rounding: As far as rounding takes each tensor.
-            bound: The most of it that a difference may have.
+            rounding: How far rounding moves each tensor.
+            bound: The largest multiple of that which a difference may be.
         """
         last = self._last
         if last is None or number > last[0]:
             self._last, self._found = (number, ours, theirs), np.zeros(len(self.pairing.tensors), bool)
         self._begun = self._begun or (number, ours)
-        if last is None or number <= last[0]:  # a step is asked for several times
+        if last is None or number <= last[0]:  # the same step is asked for several times
             return self._found
         first, begun = self._begun
         for place, tensor in enumerate(self.pairing.tensors):
@@ -61,15 +61,15 @@ class Divisors:
         return self._found
 
     def _is_explained(self, place: int, seen: SeenTensor, before: np.ndarray, apart: np.ndarray, steps: int) -> bool:
-        """Returns whether steps have made of the difference of a running variance what its divisor makes."""
+        """Returns whether the divisor explains how the difference of a running variance changed over some steps."""
         if place not in self._kept:
             return False
         kept = self._kept[place] ** steps
         moved = seen.one - kept * before
         square = float(moved @ moved)
         share = float((seen.other - seen.one - kept * apart) @ moved) / square if square else 0.0
-        # Where only rounding has moved them, it is any number. Batches of several steps may differ in size: one share for all is
-        # a guess, by which they need not be made within rounding.
+        # If only rounding moved the variances, the share may be any number. The batches of several steps may differ in size, so
+        # one share for all of them is a guess, which need not hold within rounding.
         used, larger = (min(max(share, -1.0), 1.0), 1.0) if steps == 1 else (share, np.inf)
         if abs(used) > 1 or not seen.made_by(kept * apart + used * moved, larger=larger):
             return False
@@ -89,6 +89,6 @@ class Divisors:
 
 
 def _find_kept(seen: SeenTensor, begun: np.ndarray) -> float | None:
-    """Returns what all steps so far keep of a running variance that began alike; None if its divisor does not explain it."""
+    """Returns the share of a running variance, equal at first, that all steps so far keep; None if its divisor is no cause."""
     (share, taken), *_ = np.linalg.lstsq(np.stack([seen.one, begun], 1), seen.other - seen.one)
     return -taken / share if share and 0 < -taken / share <= 1 else None

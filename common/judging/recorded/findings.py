@@ -1,4 +1,4 @@
-"""The first difference within one step, in the order of its phases."""
+"""Finds the first difference within one step, in the order of the step's phases."""
 
 import dataclasses
 import functools
@@ -29,17 +29,17 @@ REGROUPED = (
     "its update alone"
 )
 KINK = 0.01
-"""The most that a unit which rounding tips over a kink moves a gradient, relative to its norm."""
+"""The largest change in a gradient, relative to its norm, from a unit that rounding tips over a kink."""
 
 
 def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
     """Finds the first difference within a step.
 
     Args:
-        walk: Over both runs.
+        walk: The walk over both runs.
         one: A's step.
         other: B's.
-        past: The past of both.
+        past: The past of A and that of B.
     """
     if one.number < 0:
         return find_others(walk, one, other)
@@ -66,8 +66,8 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
         return certain
     is_split = [any(each.phase == "gradient" for each in step.splits) for step in (one, other)]
     if certain.first.phase == "gradient" and is_split[0] != is_split[1]:
-        return certain  # that explains it, and targets may be numbered otherwise on each rank, as of a contrastive loss
-    is_seen = all_found[0].first.phase == "data"  # and has no effect
+        return certain  # this explains it; in a contrastive loss, each rank may number targets differently
+    is_seen = all_found[0].first.phase == "data"  # and it has no effect
     rounded = None if is_seen else find_examples(walk, one, other, may_be_rounded=False)
     return find_targets(walk, one, other) or rounded or certain
 
@@ -108,7 +108,7 @@ def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 
 
 def _factor(walk: Walk, one: RunStep, other: RunStep) -> float | None:
-    """Returns the factor of the loss, if every gradient has it as well."""
+    """Returns the factor between the losses, if every gradient differs by the same factor."""
     compared = walk.compare("gradient", one, other)
     ratio = common_ratio(walk.seen(compared)) if compared is not None else None
     return ratio if ratio is not None and one.loss and near(ratio, (other.loss or 0.0) / one.loss) else None
@@ -124,7 +124,7 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     clipped = [each.name in seen and seen[each.name].explained_by(factor) for each in walk.pairing.tensors]
     own = differs & ~np.array(clipped) if factor != 1 else differs  # before clipping
     own = own if own.any() else differs
-    far = own & (compared.times > CLOSE)  # where numbers cancel, rounding moves a tensor to near the threshold
+    far = own & (compared.times > CLOSE)  # where numbers cancel, rounding may bring a tensor close to the threshold
     place = _first_backward(walk, far if far.any() else own)
     name = walk.pairing.tensors[place].name
     phase = phase_of((one.scalars, other.scalars), [*seen.values()])
@@ -136,13 +136,13 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 
 
 def _first_backward(walk: Walk, differs: np.ndarray) -> int:
-    """Returns the place of the last tensor in the order of the model that differs, parameters before buffers."""
+    """Returns the index of the last tensor in model order that differs; buffers count only if no parameter differs."""
     of_parameters = differs & walk.pairing.are_parameters
     return int(np.flatnonzero(of_parameters if of_parameters.any() else differs)[-1])
 
 
 def _say(seen: dict[str, SeenTensor], differing: set[str], name: str, broken: str) -> tuple[str, float | None]:
-    """Returns how gradients differ: by a factor, or by how much the first one does; `differing` are those that are finite."""
+    """Describes how gradients differ: by a common factor, or else by how much that of `name` does; `differing` are finite."""
     if name not in differing:
         return f"the gradient of {name} is infinite or not a number {broken}", None
     if (ratio := common_ratio(list(seen.values()))) is not None:
@@ -161,7 +161,7 @@ def _say(seen: dict[str, SeenTensor], differing: set[str], name: str, broken: st
 
 
 def _is_kink(walk: Walk, compared: ComparedTensors, differs: np.ndarray, seen: dict[str, SeenTensor]) -> bool:
-    """A tipped unit moves the gradients below it a little, each by its own factor, and none above it."""
+    """Returns whether one unit was tipped: it moves the gradients below it a little, by different factors, and none above it."""
     order = [place for place, tensor in enumerate(walk.pairing.tensors) if tensor.name in seen]
     off = [seen[walk.pairing.tensors[place].name] for place in order if differs[place]]
     is_below = len(off) > 1 and not any(differs[place] for place in order[-1:])
@@ -193,7 +193,7 @@ def _update(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -
     )
     before, begun = (each.before("weight") for each in past)
     beside = [other_options(one.scalars, other.scalars)]
-    is_of_options = has_other_groups(one.scalars, other.scalars)  # which move numbers otherwise, and rounding need not
+    is_of_options = has_other_groups(one.scalars, other.scalars)  # these move numbers differently without rounding
     is_kink = before is not None and not is_of_options and _is_turned(walk, one, other, compared, before)
     if before is not None and begun is not None:
         off = next(each.off for each in walk.seen(compared, (before, begun)) if each.name == name)
@@ -203,12 +203,14 @@ def _update(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -
 
 
 def _is_turned(walk: Walk, one: RunStep, other: RunStep, compared: ComparedTensors, before: Sums) -> bool:
-    """A gradient within rounding of 0 turns one number's update around, where updates follow signs as Adam's first does.
+    """Returns whether rounding reversed the update of single numbers, whose gradients are near 0.
 
-    Then gradients agree, few tensors differ, and none by more than twice what the update moves one of its numbers. Eight
-    projections may show half of that. If a factor makes all of a tensor's move, no single number does;
-    but one near 1 may be rounding as well, as where Adam's bias correction is computed in float32. A tensor of one number whose
-    gradient is more than rounding is not turned.
+    This happens where updates follow signs, as Adam's first step does.
+
+    Then gradients agree, few tensors differ, and none differs by more than twice what the update moves one of its numbers. Eight
+    projections may show only half of that. If a tensor's whole move differs by a factor, no single number is the cause, unless
+    the factor is near 1. That may be rounding as well, e.g. if Adam's bias correction is computed in float32. A tensor of one
+    number whose gradient is more than rounding is not reversed.
     """
     gradients = walk.compare("gradient", one, other)
     if walk.a.header.is_float64 or gradients is None or (gradients.differs | gradients.is_unsure).any():
@@ -226,7 +228,7 @@ def _is_turned(walk: Walk, one: RunStep, other: RunStep, compared: ComparedTenso
 
 
 def _replicas(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
-    """Returns what ranks hold differently in one of the two runs only."""
+    """Finds what the ranks of only one of the two runs hold differently."""
     sides = [{split.phase for split in step.splits} for step in (one, other)]
     if bool(sides[0]) == bool(sides[1]):
         return None

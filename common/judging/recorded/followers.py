@@ -1,7 +1,7 @@
-"""Pairs the networks of two records whose names only count them: networks of one class, averages of the weights, teachers.
+"""Pairs networks of two records that are numbered and not named: networks of one class, averages of weights, teachers.
 
-A network that only one script has is counted as well, and may change the numbers of the others. So they are paired by what they
-do.
+Networks that only one script has are numbered as well, and may shift the numbers of the others. So networks are paired by what
+they do.
 """
 
 import itertools
@@ -13,22 +13,22 @@ from samestep.common.steps.record import FOLLOWER
 from samestep.common.steps.recorded_run import RecordedRun, Sums
 
 SAME_START = 1e-5
-"""How far the initial weights of a network may be apart that no optimizer updates, relative to their norm."""
+"""How far apart the initial weights of a network that no optimizer updates may be, relative to their norm."""
 _FRAMES = 11
-"""The initial weights, and those after the steps at which every record holds them: an average may begin late, and shards of the
-same weights are apart by rounding."""
+"""The initial weights, and those after the steps at which every record holds them: an average may begin late, and shards of
+equal weights differ by rounding."""
 
 
 def pair_followers(a: RecordedRun, b: RecordedRun) -> tuple[dict[int, int], list[int]]:
     """Pairs the networks of A with those of B of the same shapes, beginning with those that move most alike.
 
     Args:
-        a: The one.
-        b: The other.
+        a: One run.
+        b: The other run.
 
     Returns:
-        The place in B of each place in A, and the places in A of networks that start from other numbers than in B: such a network
-        may be left from something else.
+        The place in B of each place in A, and the places in A of networks whose initial numbers differ from B's: such a network
+        may be left over from something else.
     """
     found, strangers = dict[int, int](), list[int]()
     ours, theirs = _networks(a), _networks(b)
@@ -46,7 +46,7 @@ def pair_followers(a: RecordedRun, b: RecordedRun) -> tuple[dict[int, int], list
 
 
 def _networks(run: RecordedRun) -> list[dict[str, int]]:
-    """Returns the places of the tensors of each network, by their names within it."""
+    """Returns, for each network, the places of its tensors by their names within it."""
     found: dict[str, dict[str, int]] = {}
     for place, tensor in enumerate(run.tensors):
         if tensor.role == FOLLOWER:
@@ -56,17 +56,17 @@ def _networks(run: RecordedRun) -> list[dict[str, int]]:
 
 
 def _together(a: RecordedRun, own: dict[str, int], b: RecordedRun, other: dict[str, int]) -> dict[int, int]:
-    """Returns the place in B of each place in A, by name or else in order; nothing if they have other shapes."""
+    """Returns the place in B of each place in A, by name or else in order; empty if the shapes differ."""
     places = [other[name] for name in own] if own.keys() == other.keys() else [*other.values()]
     shapes = [[run.tensors[place].piece.shape for place in each] for run, each in ((a, own.values()), (b, places))]
     return dict(zip(own.values(), places, strict=True)) if shapes[0] == shapes[1] else {}
 
 
 def _unlike(weights: Sequence[Sequence[Sums]], own: Sequence[int], places: Sequence[int]) -> tuple[bool, int, float]:
-    """Returns whether two networks start from other numbers, how many tensors are zero in one alone, and how far apart they are.
+    """Returns whether two networks start differently, how many tensors are zero in only one, and how far apart the networks are.
 
     Args:
-        weights: Those of A and of B, frame by frame.
+        weights: The weights of A and of B, frame by frame.
         own: The places in A.
         places: The places in B.
     """
@@ -83,11 +83,11 @@ def _unlike(weights: Sequence[Sequence[Sums]], own: Sequence[int], places: Seque
 def pair_by_class(a: RecordedRun, b: RecordedRun) -> dict[int, int]:
     """Pairs whole networks of one class, the most alike first, where the runs have different ones or different numbers of them.
 
-    For example, only one run trains the teacher, which is of the student's class: the numbers in the names then say nothing.
+    For example, only one run may train the teacher, which has the student's class: the numbers in the names then mean nothing.
 
     Args:
-        a: The one.
-        b: The other.
+        a: One run.
+        b: The other run.
 
     Returns:
         The place in B of each place in A.
@@ -127,12 +127,12 @@ def _unlikes(sums: Sequence[Sequence[Sums]], own: Sequence[int], places: Sequenc
 def pair_only_network(a: RecordedRun, b: RecordedRun) -> dict[int, int]:
     """Pairs the only network of one run with the one that is most like it among several in the other run.
 
-    Networks have a prefix where there are several. An encoder and its copy have the same shapes and start from the same weights,
-    so what counts is which of them gets gradients, and whose first update is the same.
+    Names have a prefix if there are several networks. An encoder and its copy have the same shapes and initial weights, so the
+    match is the one that gets gradients and whose first update is the same.
 
     Args:
-        a: The one.
-        b: The other.
+        a: One run.
+        b: The other run.
 
     Returns:
         The place in B of each place in A.

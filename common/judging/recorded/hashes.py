@@ -1,4 +1,4 @@
-"""Records of different versions of samestep, which hash some examples in different ways."""
+"""Handles records of different versions of samestep, which hash some examples differently."""
 
 import dataclasses
 
@@ -16,11 +16,11 @@ HASHED_OTHERWISE = (
 
 
 def are_other(a: RecordHeader, b: RecordHeader, since: int = _PADDED) -> bool:
-    """Returns whether the same examples may have other hashes in two records.
+    """Returns whether the same examples may have different hashes in two records.
 
     Args:
-        a: The header of the one.
-        b: That of the other.
+        a: The header of one record.
+        b: The header of the other record.
         since: The schema that introduced new hashes.
     """
     return len({each.schema >= since for each in (a, b) if each.framework != "tf"}) > 1
@@ -29,13 +29,13 @@ def are_other(a: RecordHeader, b: RecordHeader, since: int = _PADDED) -> bool:
 def comparable(
     headers: tuple[RecordHeader, RecordHeader], one: RunStep, other: RunStep, asides: dict[str, None]
 ) -> tuple[RunStep, RunStep]:
-    """Returns a step of two runs, without its examples or targets if they differ and the two records hash them in different ways.
+    """Returns a step of two runs, without examples or targets that differ if the two records hash them differently.
 
     Args:
-        headers: Those of A and B.
+        headers: The headers of A and B.
         one: A's step.
         other: B's.
-        asides: Gets a note if they were left out.
+        asides: Notes on the verdict; receives one if examples were left out.
     """
     if one.targets != other.targets and are_other(*headers, _IGNORED):
         one, other = (dataclasses.replace(each, targets=None) for each in (one, other))

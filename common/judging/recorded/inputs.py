@@ -1,4 +1,4 @@
-"""What two recorded runs were given at a step: whether their examples and targets are the same."""
+"""Compares what two recorded runs were given at a step: their examples and targets."""
 
 import collections
 import dataclasses
@@ -37,7 +37,7 @@ OTHER_MASK = (
 )
 IN_NONE = ("none",)
 LONE = 10.0
-"""By how many times the visible share of a gradient a loss has to be off for it to be certain that the loss alone differs."""
+"""How many times the visible share of a gradient a loss must be off before it is certain that only the loss differs."""
 COMPUTED = ("loss", "gradient", "clipping", "update")
 """The phases in which a step computes something from its examples."""
 
@@ -47,15 +47,15 @@ class Finding:
     """A difference within a step.
 
     Attributes:
-        first: Where and how.
-        is_certain: Whether it is more than rounding for certain.
-        is_kink: Whether a unit that rounding tipped over a kink would look like that.
-        is_first: Whether it is known that no phase before it differs.
-        has_other_targets: Whether the targets are what differs.
-        shows_in: Phases one of which has to be the next that differs for certain, or this is no difference; empty if it always
-            is one, and IN_NONE if it never is.
-        aside: The note on it if it is no difference.
-        beside: Further notes, as clauses, if it is the first difference.
+        first: Where and how the runs differ.
+        is_certain: Whether it is certainly more than rounding.
+        is_kink: Whether a unit that rounding tipped over a kink would look the same.
+        is_first: Whether it is known that no earlier phase differs.
+        has_other_targets: Whether it is the targets that differ.
+        shows_in: Phases of which one must be the next that certainly differs, or this is no difference. Empty if it always is a
+            difference, and IN_NONE if it never is.
+        aside: The note to add if it is no difference.
+        beside: Further notes, as clauses, to add if it is the first difference.
         is_of_one: Whether it concerns tensors that only one run has.
         is_likely: Whether any difference in the phases of `shows_in` is enough, even one that may be rounding.
     """
@@ -73,10 +73,10 @@ class Finding:
 
 
 def with_effect(walk: Walk, found: Sequence[Finding]) -> list[Finding]:
-    """Returns the differences of a step without those that have no effect and so are no differences.
+    """Returns the differences of a step, without those that have no effect.
 
     Args:
-        walk: Over both runs; gets the notes on those without effect.
+        walk: The walk over both runs; receives the notes on differences without effect.
         found: All differences, in the order of the phases.
     """
     kept, guessed = [], "" if walk.yardstick.is_measured else "update"
@@ -94,15 +94,15 @@ def with_effect(walk: Walk, found: Sequence[Finding]) -> list[Finding]:
 
 
 def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool = True) -> Finding | None:
-    """Returns the difference of the examples of a step; None if there is none.
+    """Finds a difference between the examples of a step; returns None if there is none.
 
     Args:
-        walk: Over both runs.
+        walk: The walk over both runs.
         one: A's step.
         other: B's.
-        may_be_rounded: Whether examples may be the same in fewer digits if none of them is equal.
+        may_be_rounded: Whether examples of which none is equal may be the same in fewer digits.
     """
-    if one.rows == other.rows:  # as a rule, and counting takes longer
+    if one.rows == other.rows:  # the usual case; counting takes longer
         return None
     a, b = one.examples, other.examples
     if a is None or b is None or a == b:
@@ -132,10 +132,10 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
 
 
 def _said_of_arguments(one: RunStep, other: RunStep) -> tuple[str, bool]:
-    """Returns which arguments of the model differ, and whether the examples are the same in all others; "" if nobody knows.
+    """Returns which arguments of the model differ, and whether the examples agree in all others; "" if that is unknown.
 
-    Without its mask, a model is given padding as data, in all arguments: then the mask is said first, whether others are the same
-    or not.
+    A model without its mask is given padding as data in all arguments. So a missing mask is named first, whether or not the other
+    arguments agree.
     """
     ours, theirs = one.of_arguments(), other.of_arguments()
     both = [name for name in ours if name in theirs]
@@ -143,7 +143,7 @@ def _said_of_arguments(one: RunStep, other: RunStep) -> tuple[str, bool]:
         return "", False
 
     def apart(names: Sequence[str]) -> int:
-        """Returns how many of A's examples, as the arguments of one call together have them, are not among those of B."""
+        """Returns how many of A's examples are not among B's, taking the arguments of one call together."""
         of_calls = collections.defaultdict[int, list[str]](list)
         for name in names:
             of_calls[len(ours[name])].append(name)
@@ -153,7 +153,7 @@ def _said_of_arguments(one: RunStep, other: RunStep) -> tuple[str, bool]:
 
     changed = [name for name in both if apart([name])]
     same, moved = [name for name in both if name not in changed], list[str]()
-    if apart(same):  # each has the same rows, put together otherwise
+    if apart(same):  # each has the same rows, combined differently
         likely = sorted(same, key=lambda name: ours[name] == theirs[name])
         moved = next(([name] for name in likely if not apart([each for each in same if each != name])), same)
         same = [name for name in same if name not in moved]
@@ -183,25 +183,25 @@ def _is_mask(name: str) -> bool:
 
 
 def _has_loss_of_same(one: RunStep, other: RunStep) -> bool:
-    """Returns whether both have a loss, of as many targets. It may be alike by chance, as before a layer of zeros."""
+    """Returns whether both have a loss, on equally many targets. It may agree by chance, e.g. before a layer of zeros."""
     targets = [step.targeted and step.targeted.total() for step in (one, other)]
     return one.loss is not None and other.loss is not None and targets[0] == targets[1]
 
 
 def _is_fine(walk: Walk, one: RunStep, other: RunStep) -> bool:
-    """Returns whether the loss and the gradients of a step would show one more example."""
+    """Returns whether one more example would show in the loss and the gradients of a step."""
     gradient = walk.compare("gradient", one, other)
     resolution = None if gradient is None else resolution_of(gradient)
     return resolution is not None and resolution <= BLIND and one.loss is not None and other.loss is not None
 
 
 def find_targets(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
-    """Returns the difference of the targets, which explains a difference of the loss; None if there is none.
+    """Finds a difference between the targets, which explains a difference in the loss; returns None if there is none.
 
-    Targets are no difference on their own, since they may have been computed, and rounded.
+    Different targets alone are no difference, since they may have been computed, and rounded.
 
     Args:
-        walk: Over both runs.
+        walk: The walk over both runs.
         one: A's step.
         other: B's.
     """
@@ -210,30 +210,30 @@ def find_targets(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
         return None
     kinds = [step.counts.get("target_kinds") for step in (one, other)]
     if (alone == a.total() and _rounds_otherwise(walk)) or kinds[0] != kinds[1]:
-        return None  # the latter: one loss has a term that the other has not, so nobody knows whether the targets are others
+        return None  # other kinds: one loss has a term that the other lacks, so targets cannot be compared
     what = "targets" if one.rows is not None else "data"
     words = f"the {what} of {alone} of {a.total()} examples are different in B"
     return Finding(FirstDifference(one.number, "data", "", (), words), has_other_targets=True)
 
 
 def effects_of_loss(walk: Walk, one: RunStep, other: RunStep) -> tuple[str, ...]:
-    """Returns the phases in which a loss that differs has to show; empty if it need not, IN_NONE if only the loss differs.
+    """Returns the phases in which a difference of the loss must show; empty if it need not, IN_NONE if only the loss differs.
 
-    Then its factor is taken out again, or what differs has no gradient. Anything else would show in the gradients, if they would
-    show a smaller share of them than that of the loss.
+    If only the loss differs, its factor is taken out again later, or the part that differs has no gradient. Anything else would
+    show in the gradients, provided that they show smaller relative differences than that of the loss.
 
     Args:
-        walk: Over both runs; is told by which factor their losses differ.
+        walk: The walk over both runs; receives the factor between their losses.
         one: A's step.
         other: B's, whose loss differs.
     """
     assert one.loss is not None and other.loss is not None
     ratio = other.loss / one.loss if one.loss else math.nan
     if walk.lone_loss and near(ratio, walk.lone_loss):
-        return IN_NONE  # also where another phase differs, or the tensors were not looked at
+        return IN_NONE  # even if another phase differs, or no tensors were recorded
     gradient = walk.compare("gradient", one, other)
     if gradient is None and math.isnan(walk.lone_loss) and not find_targets(walk, one, other):
-        return IN_NONE  # the weights after the next step that is looked at would show more
+        return IN_NONE  # the next recorded weights would show anything more
     resolution = None if gradient is None else resolution_of(gradient)
     if gradient is None or resolution is None or (gradient.differs | gradient.is_unsure).any():
         return ()
@@ -246,5 +246,5 @@ def effects_of_loss(walk: Walk, one: RunStep, other: RunStep) -> tuple[str, ...]
 
 
 def _rounds_otherwise(walk: Walk) -> bool:
-    """Returns whether one of the two keeps its weights in fewer digits, as a rule its examples too: then no hash is the same."""
+    """Returns whether one run keeps its weights, and so usually its examples, in fewer digits: then no hash is the same."""
     return roundoff_of_weights(walk.a.header) != roundoff_of_weights(walk.b.header)

@@ -1,4 +1,4 @@
-"""Judges two recorded runs: the first step and phase at which they differ by more than rounding, and why."""
+"""Judges two recorded runs: finds the first step and phase at which they differ by more than rounding, and why."""
 
 import dataclasses
 import math
@@ -23,9 +23,9 @@ from samestep.common.mistakes.table import causes
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
 
 RANDOM = 0.5
-"""From this resolution on, rounding of smooth functions cannot be the reason."""
+"""The resolution above which rounding of smooth functions cannot be the reason."""
 AMPLIFIED = 100.0
-"""By how many times rounding has to grow to be called amplified."""
+"""How many times rounding must grow to be called amplified."""
 
 _BROKEN = "step {} leaves parameters of both infinite or NaN: what comes after it is not compared"
 
@@ -34,12 +34,12 @@ def judge(a: RecordedRun, b: RecordedRun, yardstick: Yardstick | None = None) ->
     """Judges two recorded runs.
 
     Args:
-        a: The run that the other is compared with.
-        b: The other.
-        yardstick: How far rounding takes a step; by default derived from unit roundoffs.
+        a: The run to compare with.
+        b: The run that is compared.
+        yardstick: How far rounding moves a step; derived from unit roundoffs by default.
 
     Raises:
-        ConfigError: They have no step or no tensor in common.
+        ConfigError: The runs have no step or no tensor in common.
     """
     verdict = _judge(a, b, yardstick)
     assert verdict is not None
@@ -54,7 +54,7 @@ def judge_unless_rounded(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | No
         b: The other run.
 
     Raises:
-        ConfigError: They have no step or no tensor in common.
+        ConfigError: The runs have no step or no tensor in common.
     """
     return _judge(a, b, None, ends_at_rounding=True)
 
@@ -92,13 +92,13 @@ def _judge(
 
 
 def _is_proven(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past], finding: Finding) -> bool:
-    """Returns whether arithmetic that no rounding has explains an update that may be rounded otherwise, as far as is measured."""
+    """Returns whether arithmetic that rounding cannot imitate explains an update whose rounding was not measured."""
     is_guess = not walk.yardstick.is_measured and finding.first.phase == "update"
     return is_guess and bool(causes(_evidence(walk, one, other, past, finding), STATE))
 
 
 def _unsure(walk: Walk, seen: Seen, finding: Finding, one: RunStep, other: RunStep) -> RecordedVerdict:
-    """Returns the verdict on runs of which a step may differ, and none differs for certain."""
+    """Returns the verdict on runs of which a step may differ, but none certainly does."""
     rows, why = _rows(walk, one, other, finding), walk.yardstick.said_of(finding.first.step)
     return _verdict(walk, seen, "unknown", finding, need=_need(walk, finding), rows=rows, first_notes=why)
 
@@ -108,7 +108,7 @@ def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
     if seen.resolution is not None and seen.resolution > BLIND:
         if seen.hidden > BLIND or seen.num_unseen:
             return _blind(walk, seen)
-        seen.resolution = seen.hidden  # however far rounding may take a step, it has not taken these
+        seen.resolution = seen.hidden  # rounding could have moved these steps farther, but did not
     if seen.broken == 0:
         return _verdict(walk, seen, "unknown", first_notes=(_BROKEN.format(0),))
     made = _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same")
@@ -127,11 +127,11 @@ def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
 
 
 def _blind(walk: Walk, seen: Seen) -> RecordedVerdict:
-    """Returns the verdict on runs that agree as far as A agrees with itself, which is not far."""
+    """Returns the verdict on runs that agree as closely as A agrees with itself, which is not close enough."""
     step, name, share = seen.jump
     is_float64, is_jumping = walk.a.header.is_float64, min(seen.resolution or 0.0, THRESHOLD * share) > RANDOM
     need: Need = "seed" if is_float64 and is_jumping else "float64"
-    if seen.hidden <= BLIND:  # and some steps were not looked at
+    if seen.hidden <= BLIND:  # so some steps lack tensors
         words = (
             f"nothing that was recorded differs by more than {BLIND * SHOWN:.3%}, but {seen.num_unseen} of {seen.num_steps} "
             "steps lack tensors, and rounding could hide a mistake there: record every step (--every 1)"
@@ -168,7 +168,7 @@ def _verdict(
 
 
 def _need(walk: Walk, finding: Finding) -> Need:
-    """Returns what would tell: reruns, if there are none; longer ones, if they ended before the step; else float64."""
+    """Returns what would decide: reruns if there are none, otherwise float64 or more steps of them; "" if nothing would."""
     if not walk.yardstick.is_measured:
         return "command" if not walk.a.header.is_float64 else "steps"
     if walk.yardstick.said_of(finding.first.step):
@@ -177,7 +177,7 @@ def _need(walk: Walk, finding: Finding) -> Need:
 
 
 def _need_of_earlier(walk: Walk, finding: Finding) -> Need:
-    """Returns what would tell whether a step before the one that differs for certain differs as well, if anything does."""
+    """Returns what would decide whether an earlier step differs as well; "" if nothing would."""
     if walk.yardstick.is_measured:
         return "steps" if finding.first.step > walk.yardstick.last else ""
     return "" if walk.a.header.is_float64 else "command"
@@ -186,7 +186,7 @@ def _need_of_earlier(walk: Walk, finding: Finding) -> Need:
 def _different(
     walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past], finding: Finding, seen: Seen
 ) -> RecordedVerdict:
-    """Returns the verdict of a step that differs for certain."""
+    """Returns the verdict on runs of which a step certainly differs."""
     look(walk, one, other, seen)
     evidence = _evidence(walk, one, other, past, finding)
     is_known = finding.is_first and not _is_broken(walk, one, other)
@@ -213,13 +213,13 @@ def _evidence(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past],
 
 
 def _is_broken(walk: Walk, one: RunStep, other: RunStep) -> bool:
-    """Returns whether there are numbers that no arithmetic explains: infinite ones, and what is not a number."""
+    """Returns whether a step has numbers that no arithmetic explains: infinities or NaN."""
     phases = [walk.compare("gradient", one, other), walk.compare("weight", one, other)]
     return any(compared is not None and bool(compared.is_broken.any()) for compared in phases)
 
 
 def _rows(walk: Walk, one: RunStep, other: RunStep, finding: Finding) -> tuple[TensorRow, ...]:
-    """Returns the tensors of the step that differs: gradients, or weights where the update does."""
+    """Returns a row for each tensor of the step that differs: for its gradient, or for its weights if the update differs."""
     compared = walk.compare(
         "weight" if finding.first.phase in ("update", "initial weights") else "gradient", one, other
     )

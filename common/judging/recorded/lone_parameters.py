@@ -11,13 +11,13 @@ from samestep.common.steps.recorded_run import RunStep
 
 
 def find_alone(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
-    """Returns the parameters with gradients in one run that do not exist in the other; None if both runs have some.
+    """Finds parameters that have gradients in one run and do not exist in the other; returns None if both runs have some.
 
     Args:
-        walk: Over both runs.
+        walk: The walk over both runs.
         one: A's step.
         other: B's.
-        past: The past of both.
+        past: The past of A and that of B.
     """
     sides = [walk.trained_alone(step, side) for side, step in enumerate((one, other))]
     if bool(sides[0]) == bool(sides[1]):

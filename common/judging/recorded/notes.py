@@ -1,4 +1,4 @@
-"""Notes beside a verdict on two recorded runs: in what else their records differ."""
+"""Writes the notes next to a verdict on two recorded runs: what else differs between their records."""
 
 import math
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ UNSEEN = "from step {} on, the loss differs and no tensor was looked at, so noth
 
 
 def find_notes(walk: Walk) -> tuple[str, ...]:
-    """Returns how the two records differ in other things than numbers: versions, frameworks, tensors that only one has."""
+    """Returns notes on what differs between two records besides numbers: versions, frameworks, tensors that only one has."""
     one, other = walk.a.header, walk.b.header
     said = []
     for what, a, b in (
@@ -55,7 +55,7 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
 
 
 def _strangers(walk: Walk) -> Iterator[str]:
-    """Yields what is said of averages, teachers and target networks that are not compared."""
+    """Yields notes on averages, teachers and target networks that are not compared."""
     if walk.pairing.strangers:
         names = few(walk.pairing.strangers)
         resumed = "".join(who for who, run in (("B", walk.a), ("A", walk.b)) if run.earlier)
@@ -70,7 +70,7 @@ def reshaped(walk: Walk) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
     """Returns the shapes in A and in B of the tensors of the same name whose shapes differ.
 
     Args:
-        walk: Over both runs.
+        walk: The walk over both runs.
     """
     ours, theirs = walk.pairing.only(walk.a.tensors, 0), walk.pairing.only(walk.b.tensors, 1)
     return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs.get(name, ours[name])}
@@ -87,7 +87,7 @@ def further_notes(evidence: Evidence, bounds: tuple[Bound, Bound]) -> tuple[str,
 
 
 def _unlike_steps(evidence: Evidence) -> Iterator[str]:
-    """Yields notes on A and B dividing their work into different steps: by other optimizers, or into larger batches."""
+    """Yields notes on A and B dividing their work into different steps: with other optimizers, or with larger batches."""
     if apart := trained_apart(evidence):
         ours, theirs = map(few, apart)
         why = "one of the two has a further optimizer, another order of them, or a network that was created again"
@@ -99,7 +99,7 @@ def _unlike_steps(evidence: Evidence) -> Iterator[str]:
 
 
 def _written(evidence: Evidence) -> Iterator[str]:
-    """Yields the note on weights that were written after an update, where the update itself is not known."""
+    """Yields a note on weights that were overwritten after an update, if the update itself is unknown."""
     counts = {"A": evidence.a.written, "B": evidence.b.written}
     writes = [f"{who} wrote {counted(count, 'tensor')}" for who, count in counts.items() if count]
     if writes and evidence.phase == "update" and not evidence.updates:

@@ -1,4 +1,4 @@
-"""Pairs the tensors of two records: by name, without what wrappers add, by shape and order, or by initial weights."""
+"""Pairs the tensors of two records: by name with or without wrappers' prefixes, by shape and order, or by initial weights."""
 
 import collections
 import dataclasses
@@ -18,10 +18,10 @@ from samestep.common.steps.recorded_run import RecordedRun, Sums
 _WRAPPERS = re.compile(
     r"(?:^|(?<=\.))(?:module|model|net|_forward_module|_fsdp_wrapped_module|_orig_mod|_checkpoint_wrapped_module)\."
 )
-"""What DDP, FSDP, `torch.compile`, checkpointing and users put in front of a name, or between its parts."""
+"""The prefixes that DDP, FSDP, `torch.compile`, checkpointing and users add to a name, or between its parts."""
 
 _MOST = 16
-"""The most parameters of a layer; a module with more contains layers, or lists of them."""
+"""The largest number of parameters in a layer; a module with more contains layers, or lists of them."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Pairing:
     """The tensors that two records have in common.
 
     Attributes:
-        tensors: Those of A, in its order.
+        tensors: The tensors as A records them, in A's order.
         places: The place of each tensor in A and in B.
         only_a: Names of tensors that B lacks.
         only_b: Names of tensors that A lacks.
@@ -44,19 +44,20 @@ class Pairing:
 
     @functools.cached_property
     def are_parameters(self) -> np.ndarray:
-        """Which tensors are parameters."""
+        """Whether each tensor is a parameter."""
         return np.array([tensor.role == "parameter" for tensor in self.tensors])
 
     @functools.cached_property
     def sizes(self) -> np.ndarray:
-        """How many numbers each tensor has."""
+        """The number of elements of each tensor."""
         return np.array([np.prod(tensor.piece.shape, dtype=np.int64) for tensor in self.tensors], float)
 
     @functools.cached_property
     def of_same_terms(self) -> tuple[np.ndarray, np.ndarray]:
         """The places of biases, and for each the place of the tensor of its layer that multiplies the inputs.
 
-        The gradient of a bias is a sum of d over all rows, and that of a weight a sum of d * x: as many terms, from the same d.
+        The gradient of a bias is a sum of d over all rows, and that of a weight is a sum of d * x: equally many terms, with the
+        same d.
         """
         layers = collections.defaultdict[str, list[int]](list)
         for place, tensor in enumerate(self.tensors):
@@ -74,21 +75,21 @@ class Pairing:
 
     @functools.cached_property
     def _is_all(self) -> list[bool]:
-        """Whether, of A and of B, the tensors are all in their order."""
+        """Whether the places are 0, 1, 2 and so on, for A and for B."""
         return [np.array_equal(place, np.arange(len(place))) for place in self.places]
 
     def only(self, tensors: Sequence[RecordedTensor], side: int) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the tensors that the other record lacks, by name.
 
         Args:
-            tensors: Those of A or B.
+            tensors: The tensors of A or B.
             side: 0 for A, 1 for B.
         """
         names = {*(self.only_a, self.only_b)[side]}
         return {each.name: each.piece.shape for each in tensors if each.name in names and each.role != FOLLOWER}
 
     def of(self, sums: Sums, side: int) -> Sums:
-        """Takes the tensors that both have, in the order of A.
+        """Takes the tensors that both records have, in the order of A.
 
         Args:
             sums: The sums of a step of A or B.
@@ -104,11 +105,11 @@ def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
     """Finds the tensors that two records have in common.
 
     Args:
-        a: The one.
-        b: The other.
+        a: One run.
+        b: The other run.
 
     Raises:
-        ConfigError: They have no tensor in common.
+        ConfigError: The runs have no tensor in common.
     """
     found = pair_by_class(a, b)
     for key in (lambda tensor: tensor.name, lambda tensor: _WRAPPERS.sub("", tensor.name)):
@@ -146,7 +147,7 @@ def _take(
     other: Sequence[RecordedTensor],
     key: Callable[[RecordedTensor], str],
 ) -> None:
-    """Pairs what is left and has the same key, role and shape, if the key is unique on each side."""
+    """Pairs remaining tensors with the same key, role and shape, if the key is unique on each side."""
     sides: list[dict[tuple[object, ...], list[int]]] = []
     for tensors, taken in ((one, set(found)), (other, set(found.values()))):
         places: dict[tuple[object, ...], list[int]] = {}
@@ -160,13 +161,13 @@ def _take(
 
 
 def _is_complete(found: dict[int, int], one: Sequence[RecordedTensor], other: Sequence[RecordedTensor]) -> bool:
-    """Returns whether as many tensors are left on either side."""
+    """Returns whether both sides have equally many tensors, and some are left."""
     ours, theirs = (sum(each.role != FOLLOWER for each in tensors) for tensors in (one, other))
     return ours == theirs and len(found) < ours
 
 
 def _by_order(found: dict[int, int], one: Sequence[RecordedTensor], other: Sequence[RecordedTensor]) -> None:
-    """Pairs what is left in the order of the models, if it has the same shapes in that order."""
+    """Pairs the remaining tensors in the order of the models, if their shapes agree in that order."""
     sides = (one, set(found)), (other, set(found.values()))
     left, rest = (
         [place for place, each in enumerate(tensors) if place not in taken and each.role != FOLLOWER]
@@ -180,9 +181,9 @@ def _by_order(found: dict[int, int], one: Sequence[RecordedTensor], other: Seque
 def _by_start(
     found: dict[int, int], a: RecordedRun, b: RecordedRun, key: Callable[[RecordedTensor], str]
 ) -> dict[int, int]:
-    """Pairs what is left, has the same key and starts from the same numbers, if the smaller model has no others.
+    """Pairs remaining tensors with the same key and initial numbers, if that leaves none of the smaller model.
 
-    PyTorch's LSTM has a second bias.
+    The larger one may have more: PyTorch's LSTM has a second bias.
     """
     sides: list[dict[tuple[object, ...], list[int]]] = []
     for run, taken in ((a, set(found)), (b, set(found.values()))):
@@ -200,7 +201,7 @@ def _by_start(
 def places_in(run: RecordedRun, rerun: RecordedRun) -> np.ndarray:
     """Returns the place in a rerun of each tensor of the run; -1 where the rerun ended before it was added.
 
-    A rerun may have more tensors: the recorder that made the record may have been an older one, which did not look at them.
+    A rerun may have more tensors, because an older recorder, which did not look at them, may have made the record.
 
     Args:
         run: The run.
@@ -211,11 +212,11 @@ def places_in(run: RecordedRun, rerun: RecordedRun) -> np.ndarray:
 
 
 def like(seen: Sums, whole: Sums, places: np.ndarray) -> Sums:
-    """Returns what a rerun saw of the run's tensors, with the run's own numbers of those that it lacks.
+    """Returns the rerun's sums of the run's tensors, with the run's own sums of tensors that the rerun lacks.
 
     Args:
-        seen: What the rerun saw.
-        whole: What the run has.
+        seen: The sums of the rerun.
+        whole: The sums of the run.
         places: The place in the rerun of each tensor of the run.
     """
     return seen.take(places).where(places >= 0, whole)

@@ -1,4 +1,4 @@
-"""Counts examples that came more than once within one pass through the data, of a DataLoader or in Keras."""
+"""Counts examples that came more than once within one pass over the data, by a DataLoader or in Keras."""
 
 import collections
 import dataclasses
@@ -11,37 +11,33 @@ from samestep.common.mistakes.evidence import Evidence
 from samestep.common.steps.recorded_run import RunStep, own_rows
 
 MOST_EXAMPLES = 10**6
-"""The most examples of which it is counted how often they came, at 100 bytes each."""
+"""The largest number of examples whose repetitions are counted, at 100 bytes each."""
 
 
 class DataPasses:
-    """The passes of a run, step by step. A step that accumulates over the end of a pass has examples of the next one as well."""
+    """The passes of a run, step by step. A step that accumulates across the end of a pass also has examples of the next."""
 
     def __init__(self, number: int = 0) -> None:
-        """Has seen none.
+        """Starts with no examples.
 
         Args:
-            number: The number of a step.
+            number: The step after which the rest of a pass is kept.
         """
         self._number, self._is_rest = number, True
-        self.rest = set[int]()  # what comes after that step, until the next pass
+        self.rest = set[int]()  # the examples after that step, until the next pass
         self._seen: set[int] | None = None
         self._repeated, self._of_last, self._has_begun = 0, 0, False
 
     def add(self, step: RunStep) -> None:
-        """Adds the examples of a step.
-
-        Args:
-            step: The step.
-        """
+        """Adds the examples of a step."""
         counts, rows = step.counts, step.rows or {}
         is_first = bool(counts.get("data_passes"))
         if step.number > self._number:
             self._is_rest &= not is_first
             self.rest.update(step.examples or () if self._is_rest else ())
         if is_first and self._seen is not None and step.passes > 1:
-            # What the pass has not yielded is of the one before. Where none is counted, as beside a validation that Lightning
-            # leaves open, nobody knows which are of which pass.
+            # What this pass has not yielded belongs to the one before. If nothing is counted, e.g. next to a validation loader
+            # that Lightning leaves open, it is unknown which examples belong to which pass.
             loaded = counts.get("loaded_examples", 0)
             before = {rank: each[: max(0, len(each) - loaded)] for rank, each in rows.items()}
             self._count(own_rows(before) if loaded else ())
@@ -67,10 +63,10 @@ class DataPasses:
 
 
 def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
-    """Adds what only steps after the first difference show: whether all examples are the same, and how rates and data continue.
+    """Adds what only later steps show: whether all examples of the runs are the same, and how rates and data continue.
 
     Args:
-        walk: Over both runs.
+        walk: The walk over both runs.
         evidence: The evidence of the step.
     """
     past = Past(1, walk.pairing, 0), Past(1, walk.pairing, 1)

@@ -1,4 +1,4 @@
-"""What a run did before a step, as far as a cause may need it, in nearly constant memory."""
+"""What a run did before a step, as far as causes need it, in nearly constant memory."""
 
 import dataclasses
 import itertools
@@ -12,21 +12,21 @@ from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RunStep, Sums, digest_of, own_rows
 
 MOST_REMEMBERED = 100_000
-"""The most steps of which rates and digests are kept; a repeated epoch that is longer is not recognized."""
+"""The largest number of steps whose rates and digests are kept; a repeated epoch that is longer is not recognized."""
 _BITS = 27
-"""The size of the table is two to that power, in bits: 16 MiB."""
+"""The number of bits in the table as a power of two: 16 MiB."""
 _MOST = 2**25
-"""The most examples that are remembered. At that number, a fifth of new examples are taken for seen ones, far less than most of
-a batch."""
+"""The largest number of examples that are remembered. With that many, a fifth of new examples are taken for known ones, far fewer
+than most of a batch."""
 _TOGETHER = 16
-"""The number of steps whose examples enter the table together, which takes less time than one by one."""
+"""The number of steps whose examples enter the table together, which is faster than one by one."""
 
 
 class SeenExamples:
     """Remembers hashes of examples: one bit of a table for each."""
 
     def __init__(self) -> None:
-        """Has seen none."""
+        """Starts with no examples."""
         self._table, self._count = np.zeros(2 ** (_BITS - 3), np.uint8), 0
         self._waiting: list[Sequence[int]] = []
 
@@ -49,7 +49,7 @@ class SeenExamples:
         return 2 * int(np.count_nonzero(self._table[bytes_] & bits)) > len(bits)
 
     def _take(self) -> None:
-        """Enters all steps into the table but the last."""
+        """Enters all steps but the last into the table."""
         *before, last = self._waiting or [[]]
         self._waiting = [last]
         if before and self._count < _MOST:
@@ -67,10 +67,10 @@ class Past:
         world: Its number of processes.
         pairing: The pairing of the tensors of both runs.
         side: 0 if the run is A, 1 if it is B.
-        usual_passes: The most backward passes that a step had.
+        usual_passes: The largest number of backward passes in a step so far.
         rates: The learning rate of each step.
         digests: A hash of the examples of each step.
-        last: What was recorded of all its tensors in the step before.
+        last: What was recorded of all its tensors in the step before this one.
         strays: The projections of the gradients that steps left behind without setting them to zero; NaN or None where there
             are none.
         examples: The examples of all steps.
@@ -87,7 +87,7 @@ class Past:
     examples: SeenExamples = dataclasses.field(default_factory=SeenExamples)
 
     def before(self, phase: Phase) -> Sums | None:
-        """Returns what was recorded of the tensors that both runs have in a phase of the step before; None if nothing was."""
+        """Returns what the step before recorded, in a phase, of the tensors that both runs have; None if nothing."""
         return self.pairing.of(self.last[phase], self.side) if phase in self.last else None
 
     def left(self) -> np.ndarray:
@@ -107,13 +107,13 @@ class Past:
     def end(self, step: RunStep) -> None:
         """Notes what a step did, after it was judged."""
         self.usual_passes, self.last = max(self.usual_passes, step.passes), step.sums or {}
-        for phase in ("gradient", "stray"):  # of what an update used, and of what it did not
+        for phase in ("gradient", "stray"):  # gradients that an update used, and those that it did not
             if phase in self.last:
                 left = self.last[phase].projections
                 self.strays = left if self.strays is None else np.where(np.isnan(left), self.strays, left)
 
 
 def _places(examples: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the bytes and the bits of the table that belong to examples."""
+    """Returns the bytes of the table, and the bits in them, that belong to examples."""
     places = np.fromiter(examples, np.uint64, len(examples)) & np.uint64(2**_BITS - 1)
     return places >> np.uint64(3), np.uint8(1) << (places & np.uint64(7)).astype(np.uint8)

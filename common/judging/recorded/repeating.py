@@ -1,4 +1,4 @@
-"""Judges by reruns, and checks that they are valid: a command that is run again still has to take the steps of its record."""
+"""Judges by reruns, and checks that they are valid: a command that is run again must still take the steps of its record."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,10 +15,10 @@ from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RecordedRun
 
 FINE = 2.0**-16
-"""How far float32 may take a gradient where numbers cancel, relative to its norm. Formats of fewer digits take it further: fp16
-and TF32 round each number by 2**-12. A script that is run in float64 has more digits in their place."""
+"""How far float32 may move a gradient, relative to its norm, where numbers cancel. Formats of fewer digits move it farther: fp16
+and TF32 round each number by 2**-12. A float64 rerun of the script replaces them."""
 MOST_PERTURBED = 0.02
-"""How far a perturbation moves weights, relative to their norm: that of bfloat16 moves them by 0.004."""
+"""The largest distance that a perturbation moves weights, relative to their norm: that of bfloat16 moves them by 0.004."""
 
 
 def judge_by_reruns(
@@ -29,18 +29,18 @@ def judge_by_reruns(
     exact: Sequence[RecordedRun] = (),
     exact_of_b: Sequence[RecordedRun] = (),
 ) -> RecordedVerdict:
-    """Judges two recorded runs by what perturbations did to both, or to the one that was run again.
+    """Judges two recorded runs by perturbed reruns of both, or of the one that was run again.
 
     Args:
-        a: The run that the other is held against.
-        b: The other.
+        a: The run to compare with.
+        b: The run that is compared.
         of_a: Perturbed reruns of A.
         of_b: Perturbed reruns of B.
         exact: A's steps in float64, whose distance from A shows everything that was rounded in A.
         exact_of_b: B's steps in float64.
 
     Raises:
-        ConfigError: They have no step or no tensor in common.
+        ConfigError: The runs have no step or no tensor in common.
     """
     pairing = pair(a, b)
     yardstick = measure_both(a, of_a, b, of_b, pairing)
@@ -52,10 +52,10 @@ def judge_by_reruns(
 def judge_again(
     run: RecordedRun, again: RecordedRun, perturb: Callable[[], Sequence[RecordedRun]]
 ) -> RecordedVerdict | None:
-    """Judges whether a rerun took the steps of its record; None if the two have nothing in common.
+    """Judges whether a rerun took the steps of its record; returns None if the two have nothing in common.
 
     Args:
-        run: What was recorded.
+        run: The recorded run.
         again: The first steps of its command, run again.
         perturb: Runs it again from perturbed weights. This is needed where another machine, or another order of sums in
             threads, rounds differently and a step amplifies that: Adam's first step moves a number by the sign of its gradient.
@@ -70,7 +70,7 @@ def judge_again(
 
 
 def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
-    """Returns whether a rerun started from the run's weights, apart from the perturbation, and was given its examples.
+    """Returns whether a rerun started from the run's weights, apart from the perturbation, and was given the run's examples.
 
     Args:
         a: The run.
@@ -94,7 +94,7 @@ def starts_alike(a: RecordedRun, rerun: RecordedRun) -> bool:
 
 
 def draws_alike(a: RecordedRun, exact: RecordedRun, number: int) -> bool:
-    """Returns whether a step in float64 is nearly the run's; a step that draws other random numbers, as for dropout, is not.
+    """Returns whether a step in float64 is close to the run's; a step with other random numbers, e.g. for dropout, is not.
 
     Args:
         a: The run.
@@ -105,7 +105,7 @@ def draws_alike(a: RecordedRun, exact: RecordedRun, number: int) -> bool:
 
 
 def draws_others(run: RecordedRun, again: RecordedRun, number: int) -> bool:
-    """Returns whether a step differs when the run is repeated, by more than a comparison that tips over explains.
+    """Returns whether a step differs when the run is repeated, by more than a comparison that tips over would explain.
 
     Args:
         run: The run.
@@ -116,14 +116,14 @@ def draws_others(run: RecordedRun, again: RecordedRun, number: int) -> bool:
 
 
 def _unlike(a: RecordedRun, rerun: RecordedRun, number: int) -> float:
-    """Returns how far the gradients of a step are apart, relative to their norm; NaN if either was not looked at."""
+    """Returns how far apart the gradients of a step are, relative to their norm; NaN if either run did not record them."""
     found = _apart(a, rerun, number, "gradient")
     apart, norm = map(float, map(np.linalg.norm, found or (np.nan, np.nan)))
     return apart / norm if norm else np.inf * apart if apart else 0.0
 
 
 def rounds_finely(run: RecordedRun, exact: RecordedRun, number: int) -> bool:
-    """Returns whether a step lost no more of its gradients than float32 loses, so that no format of fewer digits was used.
+    """Returns whether a step lost no more of its gradients than float32 does, which rules out formats of fewer digits.
 
     Args:
         run: The run.
@@ -137,7 +137,7 @@ def rounds_finely(run: RecordedRun, exact: RecordedRun, number: int) -> bool:
 
 
 def _apart(a: RecordedRun, rerun: RecordedRun, number: int, phase: Phase) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns how far a rerun is from a step of a run, and the norms of its tensors; None if either was not looked at."""
+    """Returns how far a rerun is from a step of a run, and the norms of the run's tensors; None if either has no sums."""
     sides = [next((step.sums for step in run.steps if step.number == number), None) for run in (a, rerun)]
     if not all(sides):
         return None

@@ -1,4 +1,4 @@
-"""How far two recorded runs are apart, and how small a mistake would have been seen."""
+"""How far apart two recorded runs are, and how small a mistake would have been seen."""
 
 import dataclasses
 import math
@@ -11,16 +11,16 @@ from samestep.common.judging.recorded.walk import Walk
 from samestep.common.steps.recorded_run import RunStep, Sums
 
 BLIND = 1e-3
-"""The relative error of a gradient that a judgement has to be able to see."""
+"""The relative error of a gradient that a judgement must be able to see."""
 SHOWN = 0.03
-"""The least share of a difference that eight projections show, except with a probability of 1.3e-7. That is where the
-difference is an outer product of two long vectors, as one example makes: a projection is then the product of two sums of random
-signs. A difference without such structure has a chance of 7e-12: the sum of squares is chi-squared with 8 degrees of freedom.
-(Integrated with 20 million draws; a test does so again.) Few numbers of equal size are another matter: the signs of two rows
-are the same, or opposite, in all eight projections for one pair in 128, and what such rows have against each other cancels.
-Then only the loss, the sums of bits and other tensors show it."""
+"""The smallest share of a difference that eight projections show, except with a probability of 1.3e-7. That is for the outer
+product of two long vectors, as one example makes it: a projection is then the product of two sums of random signs. For a
+difference without such structure, the probability is 7e-12: the sum of squares is chi-squared with 8 degrees of freedom.
+(Integrated with 20 million draws, which a test repeats.) Few numbers of equal size are another matter: for one pair of rows in
+128, the signs are the same, or opposite, in all eight projections, and differences of such rows may cancel each other. Then
+only the loss, the sums of bits and other tensors show the difference."""
 KEPT = float(np.finfo(np.float32).eps)
-"""How far projections may be apart, relative to a tensor's norm, and still be stored as the same numbers of 32 bits."""
+"""How far apart projections may be, relative to a tensor's norm, and still be stored as the same 32-bit numbers."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -28,20 +28,20 @@ class Seen:
     """What a walk over two runs has seen so far.
 
     Attributes:
-        num_steps: How many steps.
+        num_steps: The number of steps.
         worst: The largest difference of a tensor, in multiples of what rounding makes.
-        first_apart: How far the weights were apart at first, relative to their norm.
-        last_apart: How far they are now.
+        first_apart: How far apart the weights were at first, relative to their norm.
+        last_apart: How far apart they are now.
         resolution: The smallest relative error of a gradient that the first step would have shown; None if that is not known.
-        jump: The number of the first step, the tensor that rounding moves most in it, and by what share of its norm, as reruns,
-            if there are any, show for that tensor itself.
+        jump: The number of the first step, the tensor that rounding moves most in it, and the share of its norm by which it does.
+            The share comes from reruns of that tensor itself, if there are any.
         off: The largest difference of all: of a loss or a gradient relative to its norm, of weights relative to their last move.
-        num_unseen: How many steps have no gradients or no weights in one of the records.
-        weights: A's, after the last step.
+        num_unseen: How many steps lack gradients or weights in one of the records.
+        weights: A's weights after the last step.
         looked: The number of steps up to the last one whose tensors were recorded.
         whole: The parameters that are finite before the first step.
         broken: The first step after which one of these is infinite or NaN in both; None if there is none.
-        bounds: To what either run clips its gradients.
+        bounds: The bounds to which A and B clip their gradients.
     """
 
     num_steps: int = 0
@@ -60,7 +60,7 @@ class Seen:
 
     @property
     def hidden(self) -> float:
-        """The largest relative error that may lie between the two runs without a larger difference than was seen."""
+        """The largest relative error between the two runs that would show no larger difference than was seen."""
         return self.off / SHOWN
 
 
@@ -68,10 +68,10 @@ def look(walk: Walk, one: RunStep, other: RunStep, seen: Seen) -> None:
     """Notes how far the runs are apart, and how small a mistake would have been seen.
 
     Args:
-        walk: Over both runs.
+        walk: The walk over both runs.
         one: A's step.
         other: B's.
-        seen: Where it is noted.
+        seen: Receives the notes.
     """
     gradient, weight = walk.compare("gradient", one, other), walk.compare("weight", one, other)
     if one.number >= 0:
@@ -111,7 +111,7 @@ def _largest_spread(walk: Walk, number: int, gradient: ComparedTensors) -> tuple
 
 
 def resolution_of(gradient: ComparedTensors) -> float | None:
-    """Returns the smallest relative error of gradients that would be seen; None if none has numbers.
+    """Returns the smallest relative error of gradients that would be seen; None if no gradient has numbers.
 
     Args:
         gradient: The gradients of a step.
@@ -122,13 +122,13 @@ def resolution_of(gradient: ComparedTensors) -> float | None:
 
 
 def _off(walk: Walk, one: RunStep, other: RunStep, before: Sums | None) -> float:
-    """Returns the largest relative difference in a step; infinite where it cannot be known.
+    """Returns the largest relative difference in a step; infinity where it cannot be known.
 
     Args:
-        walk: Over both runs.
+        walk: The walk over both runs.
         one: A's step.
         other: B's.
-        before: A's weights before it; None if they were not looked at.
+        before: A's weights before the step; None if they were not recorded.
     """
     found = [0.0]
     if one.loss is None or other.loss is None:
@@ -151,13 +151,13 @@ def _off(walk: Walk, one: RunStep, other: RunStep, before: Sums | None) -> float
 
 
 def _at_least(compared: ComparedTensors) -> np.ndarray:
-    """Returns how far tensors are apart; where bits differ and projections do not, as far as the projections' digits hide."""
+    """Returns how far apart tensors are; where bits differ but projections do not, the most that their last digit can hide."""
     differs = (compared.one.bits != compared.other.bits) & (compared.apart == 0)
     return np.where(differs, KEPT * finite(compared.one.norm), compared.apart)
 
 
 def _relative(apart: float, size: float) -> float:
-    """Returns a difference over a size; infinite unless both are numbers and the size is more than nothing."""
+    """Returns a difference divided by a size; infinity unless both are finite and the size is positive."""
     if apart == 0:
         return 0.0
     return float(apart / size) if np.isfinite(apart) and np.isfinite(size) and size > 0 else math.inf

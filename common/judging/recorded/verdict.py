@@ -25,10 +25,10 @@ EXACT = ("initial weights", "data", "hyper-parameters", "replicas")
 """Phases that are compared without a yardstick."""
 
 CLOSE = 20.0
-"""Up to this many times rounding (twice the threshold), a difference of any size may be something that few reruns do not
+"""The multiple of rounding (twice the threshold) up to which a difference of any size may be an effect that a few reruns do not
 show."""
 TIPPED = 0.1
-"""How far a comparison that tips over for one example of a batch moves the gradients at most, relative to their norms."""
+"""The largest change of the gradients, relative to their norms, from a comparison that tips over for one example of a batch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +36,12 @@ class FirstDifference:
     """Where two runs first differ.
 
     Attributes:
-        step: Its number; -1 is before the first step.
+        step: The number of the step; -1 means before the first step.
         phase: "initial weights", "data", "hyper-parameters", "loss", "gradient", "clipping", "update" or "replicas".
-        layer: The first layer in backward order that differs; "" where no tensor does.
+        layer: The first layer in backward order that differs; "" if no tensor does.
         ranks: The ranks that differ, if they are known.
         words: How they differ, as a clause.
-        ratio: The ratio of B's gradients to A's, where it explains all that differs.
+        ratio: The ratio of B's gradients to A's, if it explains every difference.
     """
 
     step: int
@@ -58,8 +58,8 @@ class TensorRow:
 
     Attributes:
         name: The name of the tensor.
-        ratio: B's over A's, by least squares.
-        off: The norm of the difference, relative to A's.
+        ratio: The ratio of B to A, by least squares.
+        off: The norm of the difference, relative to A's norm.
         times: That norm, as a multiple of what rounding makes.
         differs: Whether that is more than rounding.
     """
@@ -86,7 +86,7 @@ class RecordedVerdict:
         resolution: The relative error of a gradient that would have been seen; 0 if nothing differs where rounding would hide it.
         need: What would decide or help.
         notes: Further notes.
-        but_for: What differs in runs that are the same, and no gradient shows.
+        but_for: What differs in runs that are the same without showing in any gradient.
     """
 
     kind: Kind
@@ -108,7 +108,7 @@ class RecordedVerdict:
 
     @property
     def may_be_tipped(self) -> bool:
-        """Whether more perturbations should be tried: in rare cases, rounding decides a comparison and moves a step far."""
+        """Whether more perturbations should be tried: in rare cases, rounding decides a comparison and moves a step by much."""
         off = sorted(row.off for row in self.rows if row.differs)
         if self.first is None or self.causes or self.is_exact:
             return False

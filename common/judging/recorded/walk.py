@@ -27,14 +27,14 @@ class Walk:
     """Two runs, side by side.
 
     Attributes:
-        a: The one.
-        b: The other.
-        yardstick: How far rounding takes a step; it also pairs the tensors of the two runs.
-        longer: "A" or "B", if only that one has later steps than both have; known after the last of these.
-        asides: What was seen that is no difference, as sentences.
+        a: One run.
+        b: The other run.
+        yardstick: How far rounding moves a step; it also pairs the tensors of the two runs.
+        longer: "A" or "B", if only that run has steps after the last one that both have; known once that was yielded.
+        asides: Notes on what was seen that is no difference, as sentences.
         lone_loss: B's loss as a multiple of A's, where only the loss differs; NaN if that changes, 0 if it never does.
         begun: The initial weights of both; None if they are not known.
-        divisors: What running variances are divided by, if the two are of two frameworks; else None.
+        divisors: What running variances are divided by, if the runs use different frameworks; else None.
         further: The steps after those that were yielded last; None where a run has ended.
     """
 
@@ -52,23 +52,23 @@ class Walk:
     _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Finds which tensors are averages of others."""
+        """Prepares the tensors' rounding, and the divisors of running variances if the frameworks differ."""
         self._weight_rounding = WeightRounding(self.pairing.tensors)
         self.divisors = Divisors(self.pairing) if self.a.header.framework != self.b.header.framework else None
 
     @property
     def pairing(self) -> Pairing:
-        """The pairing of their tensors."""
+        """The pairing of the tensors of both runs."""
         return self.yardstick.pairing
 
     @property
     def but_for(self) -> tuple[str, ...]:
-        """What differs and no gradient shows."""
+        """The names of what differs without showing in any gradient."""
         differs = {"the loss": self.lone_loss, "running variances": self.divisors and self.divisors.names}
         return tuple(name for name, is_so in differs.items() if is_so)
 
     def steps(self) -> Iterator[tuple[RunStep, RunStep]]:
-        """Yields the steps that both have, in order."""
+        """Yields the steps that both runs have, in order."""
         ours, theirs = iter(self.a.steps), iter(self.b.steps)
         one, other = next(ours, None), next(theirs, None)
         while one is not None and other is not None:
@@ -84,16 +84,16 @@ class Walk:
         """Compares all tensors in a phase of a step.
 
         Args:
-            phase: Which.
+            phase: The phase.
             one: A's step.
             other: B's.
 
         Returns:
-            None if one of the two was not recorded.
+            The comparison; None if one of the two runs did not record the phase.
         """
         if self._pair[0] is not one or self._pair[1] is not other:
             self._pair, self._compared = (one, other), {}
-        if phase not in self._compared:  # a step is asked for several times
+        if phase not in self._compared:  # the same step is asked for several times
             self._compared[phase] = self._compare(phase, one, other)
         return self._compared[phase]
 
@@ -105,7 +105,7 @@ class Walk:
         if phase == "weight":
             apart[self._moved_earlier(apart, (apart > scale.same * scale.rounding) & (apart < np.inf))] = 0.0
         if phase == "gradient" and one.is_skipped and other.is_skipped:
-            apart[np.isinf(apart)] = 0.0  # of what overflowed, the sums differ
+            apart[np.isinf(apart)] = 0.0  # sums of overflowed gradients differ
         if phase == "weight" and self.begun is not None:
             apart[self.begun.are_unmoved(ours, theirs)] = 0.0
         if phase == "weight":
@@ -115,19 +115,19 @@ class Walk:
         return ComparedTensors(ours, theirs, scale, apart, multiples(apart, scale.rounding))
 
     def _moved_earlier(self, apart: np.ndarray, differs: np.ndarray) -> np.ndarray:
-        """Returns which statistics differ and are the same after the next step: one run calls its model between the two."""
+        """Returns which statistics differ and agree after the next step, since one run calls its model in between."""
         found = differs & np.array([each.role == "buffer" for each in self.pairing.tensors])
         sums = [each.sums["weight"] for each in self.further if each and each.sums and "weight" in each.sums]
         if not found.any() or len(sums) < 2 or self.further[0] is None:
             return np.zeros_like(found)
         ours, theirs = (self.pairing.of(each, side) for side, each in enumerate(sums))
         scale, later = self.yardstick.of(self.further[0].number, "weight", ours), apart_of(ours, theirs)
-        found &= (later <= scale.same * scale.rounding) & (later < apart / 10)  # the former may be guessed
+        found &= (later <= scale.same * scale.rounding) & (later < apart / 10)  # the scale may be a guess
         self.asides |= {EARLIER: None} if found.any() else {}
         return found
 
     def is_going_on(self, one: RunStep, other: RunStep) -> bool:
-        """Returns whether only one of the two makes its next update without a backward pass of its own.
+        """Returns whether only one of the two runs makes its next update without a backward pass.
 
         Args:
             one: A's step.
@@ -137,20 +137,20 @@ class Walk:
         return None not in (one.loss, other.loss) and lacks[0] != lacks[1]
 
     def evidence(self, phase: str, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Evidence:
-        """Gathers what a cause is found from.
+        """Gathers the evidence from which a cause is found.
 
         Args:
-            phase: The first that differs.
+            phase: The first phase that differs.
             one: A's step.
             other: B's.
-            past: The past of both.
+            past: The past of A and that of B.
         """
-        is_alone = phase == "update" and one.is_skipped != other.is_skipped  # which is all that there is to explain
+        is_alone = phase == "update" and one.is_skipped != other.is_skipped  # nothing else needs to be explained
         gradient, weight = (None if is_alone else self.compare(each, one, other) for each in ("gradient", "weight"))
         starts = [sums for each in past if (sums := each.before("weight"))]
         gradients = self.seen(gradient, past=past) if gradient else ()
         moves = () if weight is None or len(starts) < len(past) else self.seen(weight, starts)
-        if gradient:  # a frozen parameter that moves is one of a teacher or an average within the model
+        if gradient:  # a frozen parameter that moves is a teacher's or an average's within the model
             frozen = {each.name for each in self.pairing.tensors if each.role == "parameter" and not each.is_trained}
             frozen -= {each.name for each in gradients}
             moves = tuple(dataclasses.replace(each, role=FOLLOWER) if each.name in frozen else each for each in moves)
@@ -179,17 +179,17 @@ class Walk:
         )
 
     def _named_as_of_a(self, step: RunStep) -> list[RankSplit]:
-        """Returns what the ranks of B hold differently, by A's names: the stages of a pipeline have others than a whole model."""
+        """Returns what B's ranks hold differently, by A's names: stages of a pipeline have other names than a whole model."""
         ours, theirs = self.pairing.tensors, self.pairing.places[1]
         names = {self.b.tensors[place].name: each.name for each, place in zip(ours, theirs, strict=True)}
         return [dataclasses.replace(each, name=names.get(each.name, each.name)) for each in step.splits]
 
     def trained_alone(self, step: RunStep, side: int) -> dict[str, int]:
-        """Returns the parameters with gradients at a step that the other run does not have, with their places.
+        """Returns the parameters that have gradients at a step and do not exist in the other run, with their places.
 
         Args:
             step: The step.
-            side: 0 if it is A's, 1 if it is B's.
+            side: 0 if the step is A's, 1 if it is B's.
         """
         gradient, own = (step.sums or {}).get("gradient"), (self.pairing.only_a, self.pairing.only_b)[side]
         tensors = enumerate((self.a, self.b)[side].tensors) if gradient is not None and own else ()
@@ -202,12 +202,12 @@ class Walk:
     def seen(
         self, compared: ComparedTensors, starts: Sequence[Sums] = (), past: Sequence[Past] = ()
     ) -> tuple[SeenTensor, ...]:
-        """Returns the gradients of parameters that have one in either run, or how far all tensors have moved.
+        """Returns the gradients of the parameters that have one in either run, or how far all tensors have moved.
 
         Args:
             compared: The gradients, or the weights.
-            starts: The weights of both runs from which these have moved.
-            past: The past of both, if what earlier steps left behind is needed.
+            starts: The weights of both runs from which the moves are measured; empty for gradients.
+            past: The past of both runs, if what earlier steps left behind is needed.
         """
         sides = compared.one, compared.other
         norms, earlier = [sums.norm for sums in sides], past[0].before("gradient") if past else None
@@ -233,12 +233,12 @@ class Walk:
 
 
 def digits_of(bits: int, dtype: str) -> int | None:
-    """Returns the most binary digits after the first that any of the numbers has, judging by the sum of their bits.
+    """Returns the most binary digits after the first that any of the numbers has, as inferred from the sum of their bits.
 
-    Digits that all numbers lack are zeros at the end of the sum. By chance, one in two sums has one such zero.
+    Digits that all numbers lack are zeros at the end of the sum. One in two sums ends in such a zero by chance.
 
     Args:
-        bits: The sum, of words of 32 bits.
+        bits: The sum of the bits, taken as words of 32 bits.
         dtype: The dtype of the numbers.
     """
     in_a_word = {"float32": 23, "float64": 20}.get(dtype)

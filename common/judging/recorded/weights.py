@@ -1,4 +1,4 @@
-"""Weights that need special care: zeros that only rounding moves, weights that do not exist yet, and those at a run's end."""
+"""Handles special weights: zeros that only rounding moves, weights that do not exist yet, and those at a run's end."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ def as_trained(
     further: tuple[RunStep | None, RunStep | None],
     asides: dict[str, None],
 ) -> tuple[RunStep, RunStep]:
-    """Returns the comparable part of a step, without the weights that a script writes at its end where the other one continues.
+    """Returns the comparable part of a step, without weights that one script writes at its end while the other one continues.
 
     Args:
         runs: A and B.
         steps: A's step and B's.
-        further: Those after them; None where a run has ended.
-        asides: Is told of it.
+        further: The steps after them; None where a run has ended.
+        asides: Notes on the verdict; receives one if such weights were left out.
     """
     one, other = comparable((runs[0].header, runs[1].header), *steps, asides)
     steps = _restored(runs[0], one, further[0]), _restored(runs[1], other, further[1])
@@ -42,13 +42,13 @@ def as_trained(
 
 
 def _restored(run: RecordedRun, step: RunStep, following: RunStep | None) -> RunStep:
-    """Returns a step without what its script wrote after the update and took back, as averages swapped in to evaluate."""
+    """Returns a step without what its script wrote after the update and took back, e.g. averages swapped in for evaluation."""
     is_restored = following is not None and following.counts.get("restored") and step.sums
     return _as_updated(run, step) if is_restored else step
 
 
 def _as_updated(run: RecordedRun, step: RunStep) -> RunStep:
-    """Returns a step with the weights right after its update, if those were looked at, or without; followers are as they are."""
+    """Returns a step with the weights right after its update, or none if those were not recorded; followers are left alone."""
     sums = dict(step.sums or {})
     weight, updated = sums.pop("weight", None), sums.pop(UPDATED, None)
     if weight is not None and updated is not None:
@@ -60,10 +60,10 @@ class WeightRounding:
     """How far rounding of the gradients may have moved the weights."""
 
     def __init__(self, tensors: Sequence[RecordedTensor] = ()) -> None:
-        """Begins with the initial weights.
+        """Starts with the initial weights.
 
         Args:
-            tensors: Those of which some may be averages of others.
+            tensors: The tensors, some of which may be averages of others.
         """
         self._followed = _followed(tensors)
         self._last, self._moved, self._turned = -1, np.zeros(1), np.zeros(max(1, len(tensors)))
@@ -73,13 +73,13 @@ class WeightRounding:
     def scaled(
         self, weights: RoundingScale, step: RunStep, now: tuple[Sums, Sums], gradients: ComparedTensors | None
     ) -> RoundingScale:
-        """Returns the scale of the weights after a step; the steps since the last one moved them as far as it does.
+        """Returns the scale of the weights after a step; steps since the last recorded one are taken to move them equally far.
 
         Args:
-            weights: The scale so far, in which weights at rest have none.
+            weights: The scale so far, which is zero for weights at rest.
             step: A's step.
-            now: The weights of both.
-            gradients: The gradients of both; None if they were not recorded.
+            now: The weights of both runs.
+            gradients: The gradients of both runs; None if they were not recorded.
         """
         if gradients is not None and step.number > self._last:
             moved = step.scalars.get("lr", 0.0) * gradients.scale.rounding
@@ -91,7 +91,7 @@ class WeightRounding:
         return dataclasses.replace(weights, rounding=np.maximum(rounding, turned))
 
     def _undecided(self, now: tuple[Sums, Sums], gradients: ComparedTensors) -> np.ndarray:
-        """Returns how far both have moved the weights whose gradients have never been more than rounding makes."""
+        """Returns how far both runs have moved the weights whose gradients were never more than rounding."""
         norm = np.nan_to_num(np.fmax(gradients.one.norm, gradients.other.norm))
         self._is_rounded = self._is_rounded | (norm > 0)
         self._is_pushed = self._is_pushed | (norm > gradients.scale.same * gradients.scale.rounding)
@@ -100,9 +100,9 @@ class WeightRounding:
 
 
 def _followed(tensors: Sequence[RecordedTensor]) -> list[int] | None:
-    """Returns the place of the tensor of which each is an average, or else its own; None if none is one.
+    """Returns the place of the tensor that each tensor averages, or else its own place; None if there are no averages.
 
-    An average is as far apart as what it follows, or less.
+    An average is at most as far apart as what it follows.
     """
     if all(each.role != FOLLOWER for each in tensors):
         return None
@@ -118,8 +118,8 @@ class InitialSums:
     """The initial weights of two runs.
 
     Attributes:
-        one: A's.
-        other: B's.
+        one: The initial weights of A.
+        other: The initial weights of B.
         is_later: Whether each tensor belongs to a network that one of the runs creates after the first step.
     """
 
@@ -128,10 +128,10 @@ class InitialSums:
     is_later: np.ndarray
 
     def are_unmoved(self, ours: Sums, theirs: Sums) -> np.ndarray:
-        """Returns which later tensors no step has moved in either run; records hold their initial weights before they exist.
+        """Returns which later tensors have their initial weights in both runs; records hold these before the tensors exist.
 
         Args:
             ours: A's weights now.
-            theirs: B's.
+            theirs: B's weights now.
         """
         return self.is_later & (ours.bits == self.one.bits) & (theirs.bits == self.other.bits)

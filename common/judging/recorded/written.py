@@ -1,4 +1,4 @@
-"""What two scripts write to their weights outside of updates: initial weights, and later changes."""
+"""Compares what two scripts write to their weights outside of updates: initial weights, and later changes."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ from samestep.common.steps.recorded_run import RunStep, Sums
 def find_others(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     """Finds initial weights that differ by more than their last bits.
 
-    Weights of a network that begins later may do so by rounding.
+    Weights of a network that is created later are left out, since they may differ by rounding.
 
     Args:
-        walk: Over both runs; gets the comparison of all initial weights.
+        walk: The walk over both runs; receives all initial weights.
         one: A's frame of initial weights.
         other: B's.
     """
@@ -44,13 +44,13 @@ def find_others(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 
 
 def find_begun(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
-    """Finds the initial weights of a network that is created at a step, and that differ by more than rounding.
+    """Finds initial weights that differ by more than rounding, of a network that is created at a step.
 
     Args:
-        walk: Over both runs.
-        one: A's step, which differs in what it computes.
+        walk: The walk over both runs.
+        one: A's step, which computes something different.
         other: B's.
-        past: The past of both.
+        past: The past of A and that of B.
     """
     begun, gradient = walk.begun, walk.compare("gradient", one, other)
     if begun is None or not begun.is_later.any():
@@ -65,7 +65,7 @@ def find_begun(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]
 
 
 def _differs(walk: Walk, begun: InitialSums) -> np.ndarray:
-    """Returns which parameters begin otherwise. Buffers have seen the first batch already."""
+    """Returns which parameters start differently. Buffers are left out, because they have seen the first batch already."""
     unit = np.maximum(unit_of(walk.pairing, walk.a.header.is_float64), roundoff_of_weights(walk.b.header))
     with np.errstate(invalid="ignore"):  # buffers may be infinite, as bounds of parameters are
         apart = np.sqrt(np.mean((begun.one.projections - begun.other.projections) ** 2, axis=1))
@@ -81,14 +81,14 @@ def _other_starts(walk: Walk, one: RunStep, differs: np.ndarray) -> Finding | No
 
 
 def with_written(walk: Walk, evidence: Evidence, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Evidence:
-    """Adds what both scripts wrote within the step, or after its update.
+    """Adds what both scripts wrote within a step, or after its update.
 
     Args:
-        walk: Over both runs.
+        walk: The walk over both runs.
         evidence: The evidence of the step.
         one: A's step.
         other: B's.
-        past: The past of both.
+        past: The past of A and that of B.
     """
     weight, begun = walk.compare("weight", one, other), [each.before("weight") for each in past]
     if weight is None or begun[0] is None or begun[1] is None:
@@ -106,7 +106,7 @@ def with_written(walk: Walk, evidence: Evidence, one: RunStep, other: RunStep, p
 def _with_written_after(
     walk: Walk, evidence: Evidence, steps: tuple[RunStep, RunStep], before: tuple[Sums, Sums], weight: ComparedTensors
 ) -> Evidence:
-    """Adds what is written after the update. If the updates themselves differ, they are the moves."""
+    """Adds what was written after the update. If the updates themselves differ, they become the moves."""
     sums = [step.sums or {} for step in steps]
     counts = [step.counts.get("written_after", 0) for step in steps]
     are_known = [UPDATED in own for own in sums]
@@ -124,13 +124,13 @@ def _with_written_after(
 
 
 def _with_counts(evidence: Evidence, written: Sequence[int]) -> Evidence:
-    """Says how many tensors each script has written."""
+    """Notes how many tensors each script has written."""
     a, b = (dataclasses.replace(side, written=n) for side, n in zip((evidence.a, evidence.b), written, strict=True))
     return dataclasses.replace(evidence, a=a, b=b)
 
 
 def _seen(walk: Walk, sums: list[Sums], before: tuple[Sums, Sums], weight: ComparedTensors) -> tuple[SeenTensor, ...]:
-    """Returns how far weights are from those before the step, on the scale of the weights."""
+    """Returns how far weights have moved from those before the step, on the scale of the weights."""
     one, other = sums
     apart = apart_of(one, other)
     compared = ComparedTensors(one, other, weight.scale, apart, multiples(apart, weight.scale.rounding))

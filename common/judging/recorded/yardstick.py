@@ -1,4 +1,4 @@
-"""How far rounding alone takes a step of a recorded run, measured by perturbing the weights in their last bit."""
+"""How far rounding alone moves a step of a recorded run, measured by perturbing the weights in their last bit."""
 
 import dataclasses
 import functools
@@ -24,36 +24,36 @@ from samestep.common.steps.record import Phase, RecordHeader
 from samestep.common.steps.recorded_run import RecordedRun, Sums
 
 DERIVED = 32.0
-"""Unit roundoffs that a sum of a thousand terms is off by, where nothing could be measured."""
+"""The error of a sum of a thousand terms, in unit roundoffs, where nothing was measured."""
 DERIVED_ZONE = 1e3
-"""Where nothing could be measured, there is no decision up to this many times the threshold."""
+"""The multiple of the threshold up to which nothing is decided where nothing was measured."""
 POOLED = 0.3
-"""The least share of the median relative spread of all tensors that a tensor counts with: four perturbations of a single number
-may all be small by chance."""
+"""The share of the median relative spread of all tensors that counts as the least spread of each tensor: four perturbations of
+a single number may all be small by chance."""
 CERTAIN = THRESHOLD * DERIVED_ZONE
-"""From this many times rounding on, a difference is more than rounding even there."""
+"""The multiple of rounding from which on a difference is more than rounding even where nothing was measured."""
 MOST_GROWTH = 100.0
-"""The largest growth of rounding, as an exponent of e; it dominates everything long before."""
+"""The largest growth of rounding, as an exponent of e; rounding dominates everything long before."""
 CHAOTIC = 0.8
-"""By what share of its norm rounding moves the median gradient where it no longer grows in proportion. If rounding multiplies a
-gradient by exp(x), with a normal x, reruns are apart from A by the root mean square of exp(x) - 1. At a share of 0.8, exp(x) - 1
-is 10 times that at 3.68 deviations, which the worst of healthy pairs have. (A test computes it.)"""
+"""The share of its norm by which rounding moves the median gradient once it no longer grows in proportion. If rounding
+multiplies a gradient by exp(x), with a normal x, reruns differ from A by the root mean square of exp(x) - 1. At a share of 0.8,
+exp(x) - 1 reaches 10 times that at 3.68 deviations, which the worst of healthy pairs have. (A test computes it.)"""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Yardstick:
-    """How far rounding takes a step, as perturbed reruns show it, or by unit roundoffs alone if there are none.
+    """How far rounding moves a step, as shown by perturbed reruns, or derived from unit roundoffs if there are none.
 
     Attributes:
-        unit: How far rounding moves a number, relative to it.
+        unit: How far rounding moves a number, relative to its size.
         pairing: The pairing of the tensors.
-        spreads: (step, phase) -> the root mean square, over reruns, of each tensor's difference to A.
-        losses: Step -> the root mean square of the loss's difference to A.
+        spreads: (step, phase) -> the root mean square, over reruns, of each tensor's difference from A.
+        losses: Step -> the root mean square of the loss's difference from A.
         last: The last step of the reruns.
-        rate: By how much the weights' spread grew in a step, on average over the second half of the reruns.
+        rate: The factor by which the weights' spread grew in a step, on average over the second half of the reruns.
         chaotic: The steps at which rounding does not grow in proportion -> the share of its norm by which it moves the median
             gradient.
-        computed: The steps with other examples in the reruns, for example because they are computed from the weights.
+        computed: The steps whose examples differ in the reruns, e.g. because they are computed from the weights.
     """
 
     unit: np.ndarray
@@ -71,7 +71,7 @@ class Yardstick:
 
         Args:
             one: The header of A.
-            other: That of B.
+            other: The header of B.
             pairing: The pairing of their tensors.
         """
         unit = unit_of(pairing, one.is_float64)
@@ -83,12 +83,12 @@ class Yardstick:
         return bool(self.spreads)
 
     def of(self, number: int, phase: Phase, sums: Sums) -> RoundingScale:
-        """Returns the yardstick of every tensor.
+        """Returns the yardstick of every tensor at a step.
 
         Args:
             number: The number of the step.
-            phase: What was seen.
-            sums: What it was in A.
+            phase: What the sums are of.
+            sums: The sums of A.
         """
         norm = finite(sums.norm)
         least = self.unit * (norm + floor(sums, self.pairing, phase)) + of_projecting(norm, self.pairing, phase)
@@ -97,7 +97,7 @@ class Yardstick:
         step = min(number, self.last)
         spread = self.spreads.get((step, phase))
         if spread is None:
-            spread, step = np.zeros(len(sums.square)), self.last - 1  # a step that was not looked at in the reruns
+            spread, step = np.zeros(len(sums.square)), self.last - 1  # a step that the reruns did not record
         pooled = POOLED * _median_share(spread, norm) * norm
         rounding = np.maximum.reduce([np.nan_to_num(spread, nan=math.inf), pooled, least])
         if phase == "gradient":
@@ -105,11 +105,11 @@ class Yardstick:
         return self._measured(number, rounding, step == number)
 
     def of_loss(self, number: int, loss: float) -> RoundingScale:
-        """Returns the yardstick of the loss, taken from the steps nearby as well, since four numbers are too few.
+        """Returns the yardstick of the loss, which also uses nearby steps, since four numbers are too few.
 
         Args:
             number: The number of the step.
-            loss: What it was in A.
+            loss: The loss of A.
         """
         least = float(self.unit.max()) * abs(loss)
         if not self.is_measured:
@@ -121,7 +121,7 @@ class Yardstick:
         )
 
     def _measured(self, number: int, rounding: np.ndarray, is_known: bool) -> RoundingScale:
-        """Returns what reruns say of a step: what is taken to go on as before decides nothing."""
+        """Returns the scale that reruns give for a step; later steps than theirs stay undecided."""
         decides = CERTAIN if number in self.chaotic else THRESHOLD
         return RoundingScale(rounding * self._growth(number), THRESHOLD, decides if is_known else math.inf)
 
@@ -139,7 +139,7 @@ class Yardstick:
         )
 
     def _growth(self, number: int) -> float:
-        """Returns how far the spread has grown since the last step of the reruns, if it goes on as it did."""
+        """Returns how much the spread has grown since the last step of the reruns, if it continues as before."""
         later = number - self.last
         if later <= 0:
             return 1.0
@@ -147,8 +147,8 @@ class Yardstick:
 
 
 def _derived(number: int, rounding: np.ndarray) -> RoundingScale:
-    """Returns the yardstick of a step where nothing was measured, from what a single rounding makes."""
-    growth = 2.0 ** min(max(number, 0), 30)  # a step at most doubles what the steps before it left, as a rule
+    """Returns the yardstick of a step if nothing was measured, from the effect of a single rounding."""
+    growth = 2.0 ** min(max(number, 0), 30)  # usually a step at most doubles the effect of earlier ones
     different = THRESHOLD * DERIVED_ZONE / growth if growth < DERIVED_ZONE else math.inf
     return RoundingScale(DERIVED * growth * rounding, THRESHOLD, different)
 
@@ -163,7 +163,7 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
 
     Args:
         a: The run.
-        perturbed: The first steps of its command, run again from perturbed weights; some may be longer than others.
+        perturbed: The first steps of its command, run again from perturbed weights; the reruns may differ in length.
         pairing: The pairing of A and B.
         side: 0 if the run is A, 1 if it is B.
     """
@@ -195,7 +195,7 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
 
 
 def _rate(spreads: Mapping[tuple[int, Phase], np.ndarray], last: int) -> float:
-    """Returns the growth of the weights' spread in a step; a doubling, if there are too few steps to measure it."""
+    """Returns the growth of the weights' spread per step; 2 if there are too few steps to measure it."""
     half = last // 2
     if last < 2 or (last, "weight") not in spreads or (half, "weight") not in spreads:
         return 2.0
@@ -204,11 +204,11 @@ def _rate(spreads: Mapping[tuple[int, Phase], np.ndarray], last: int) -> float:
 
 
 def coarser(one: Yardstick, other: Yardstick) -> Yardstick:
-    """Returns the coarser yardstick of two runs at the steps where both were measured; elsewhere that of the first.
+    """Returns the coarser of two yardsticks at the steps where both were measured; elsewhere the first.
 
     Args:
-        one: The yardstick of the one.
-        other: The yardstick of the other.
+        one: The yardstick of one run.
+        other: The yardstick of the other run.
     """
     spreads = {key: np.fmax(each, other.spreads.get(key, each)) for key, each in one.spreads.items()}
     losses = {step: max(each, other.losses.get(step, each)) for step, each in one.losses.items()}
@@ -222,10 +222,10 @@ def measure_both(
     """Measures what perturbations did to both runs, or to the one that was run again.
 
     Args:
-        a: The one.
+        a: One run.
         of_a: Its perturbed reruns.
-        b: The other.
-        of_b: Its perturbed reruns.
+        b: The other run.
+        of_b: The perturbed reruns of `b`.
         pairing: The pairing of their tensors.
     """
     sides = ((a, of_a, 0), (b, of_b, 1))
@@ -236,15 +236,15 @@ def measure_both(
 
 
 def rounds_more(one: RecordedRun, other: RecordedRun) -> bool:
-    """Returns whether one run has fewer digits than another, as one in bf16 has beside one in float32.
+    """Returns whether one run has fewer digits than another, such as bf16 compared with float32.
 
     Args:
-        one: The one.
-        other: The other.
+        one: One run.
+        other: The other run.
     """
     return coarsest_roundoff(one.header) > coarsest_roundoff(other.header)
 
 
 def _root_mean_square(values: Sequence[float]) -> float:
-    """Returns the root of the mean of squares; 0 of nothing."""
+    """Returns the root mean square of values; 0 if there are none."""
     return math.sqrt(sum(value * value for value in values) / len(values)) if values else 0.0
