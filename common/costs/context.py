@@ -1,6 +1,7 @@
-"""Every device holds the full model, and of each example some of the positions, along the axis `context` of a mesh.
+"""Every device holds the full model and, of each example, a part of the positions, along the mesh axis `context`.
 
-`common/axes/context.py` has what attentions exchange. The gradients are summed over all ranks, as in data parallelism.
+`common/axes/context.py` says what attention layers exchange. The gradients are summed over all ranks, as in data
+parallelism.
 """
 
 import dataclasses
@@ -30,13 +31,13 @@ def cp(run: Run, backend: str) -> Ledger:
 
 
 def _with_exchanges(run: Run, summed: Ledger, backend: str, sums_alone: bool = False) -> Ledger:
-    """Adds what attentions exchange in front of the sums of gradients; what layers exchange otherwise is between the passes.
+    """Puts the exchanges of attention before the sums of gradients, and the other exchanges of layers between the passes.
 
     Args:
         run: What is trained.
-        summed: The sums of gradients.
-        backend: What carries them.
-        sums_alone: Whether a reduce-scatter is an all-to-all of as many bytes, which each device adds up.
+        summed: The ledger of the sums of gradients.
+        backend: The backend that carries them.
+        sums_alone: Whether a reduce-scatter is an all-to-all of the same bytes, which each device then adds up.
     """
     within = step_within(run)
     if sums_alone:
@@ -47,12 +48,12 @@ def _with_exchanges(run: Run, summed: Ledger, backend: str, sums_alone: bool = F
 
 
 def context(run: Run, backend: str) -> Ledger:
-    """Predicts the same between the replicas of one process, each of which keeps as much as for fewer whole examples.
+    """Predicts the same exchanges between the replicas of one process; each keeps activations as for fewer whole examples.
 
-    TensorFlow keeps the inputs of attention's products, and its outputs only where the next layer takes them. So one of N
-    replicas keeps 1/N of everything, including the scores of its own heads; it keeps the whole mask, and the cosines and sines
-    of all positions. It keeps nothing of gathered keys and values, nor of what was computed from them. A segment that is
-    computed again keeps nothing of attention, but the dropout keys of all of its examples.
+    TensorFlow keeps the inputs of attention's products, and its outputs only where the next layer takes them. So one of
+    N replicas keeps 1/N of everything, including the scores of its own heads; it keeps the whole mask, and the cosines
+    and sines of all positions. It keeps neither gathered keys and values nor what was computed from them. Of attention,
+    a recomputed segment keeps only the dropout keys of all of its examples.
 
     Args:
         run: What is trained.
@@ -70,5 +71,5 @@ def context(run: Run, backend: str) -> Ledger:
     in_one_type = dataclasses.replace(run, techniques=without("gradient_error", run.techniques))
     summed = replicated(run, backend)
     held = tuple(dataclasses.replace(each, activations_bytes=kept) for each in summed.footprints)
-    # A reduce-scatter is there between GPUs alone (2.21).
+    # TensorFlow 2.21 has a reduce-scatter only between GPUs.
     return _with_exchanges(in_one_type, dataclasses.replace(summed, footprints=held), backend, sums_alone=True)

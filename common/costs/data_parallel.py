@@ -24,7 +24,7 @@ from samestep.common.workload.models.parameters import num_trained, trained
 from samestep.common.workload.models.spec import Param
 
 DEFAULT_CAPS = (1 << 20, 25 << 20)
-"""DDP's own caps. The first bucket is small, so that it is in flight early."""
+"""DDP's own caps. The first bucket is small, so it is in flight early."""
 
 
 def replicated(run: Run, backend: str) -> Ledger:
@@ -40,7 +40,7 @@ def replicated(run: Run, backend: str) -> Ledger:
     params = list(trained(run.workload.model.params()).values())
     together = [[param] for param in reversed(params)] if run.techniques.overlap else [params]
     ledger = _summed(run, together if run.num_devices > 1 else [], backend)
-    if backend != "grpc" or sums_gradients(run.techniques):  # whose exchanges are ours, under keys that stay
+    if backend != "grpc" or sums_gradients(run.techniques):  # our own exchanges use keys that stay the same
         return ledger
     calls = run.num_devices * sum(send.count for send in ledger.sends)
     return dataclasses.replace(ledger, sent_bytes_per_step=ledger.sent_bytes_per_step + calls * KEY_BYTES)
@@ -57,7 +57,7 @@ def oracle(run: Run, backend: str) -> Ledger:
 
 
 def _summed(run: Run, together: Iterable[Sequence[Param]], backend: str) -> Ledger:
-    """Predicts full models whose gradients are summed over all devices, some parameters' together."""
+    """Predicts devices with full models that sum the gradients of each group of parameters together."""
     technique = sums_gradients(run.techniques)
     sum_up = (technique and technique.gradient_sends) or _plain_sum
     sends = (send for params in together for send in sum_up(run, params))
@@ -96,8 +96,8 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
 
     Args:
         run: What is trained.
-        caps: A bucket is closed once it holds so many bytes; the last cap is that of all further buckets. Without overlap
-            none is closed.
+        caps: The bytes at which each bucket is closed; the last cap applies to all further buckets. Without overlap, no
+            bucket is closed.
         backend: "gloo" or "nccl".
     """
     if run.techniques.overlap is False or periods_of(run.techniques):
@@ -115,7 +115,7 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
 
 
 def _buffers(run: Run) -> Iterator[Send]:
-    """Rank 0's buffers, which DDP broadcasts before the first forward pass of a step: one message for each kind of number."""
+    """Yields the broadcasts of rank 0's buffers before a step's first forward pass: one message for each kind of number."""
     facts, num_whole = run.workload.model.facts, 0
     num_real = sum(size for size, _ in buffers_of(run.workload.model).values())
     for name, shape in facts.buffers.items():

@@ -1,14 +1,15 @@
 """DeepSpeed's ZeRO: flat parameters in N equal partitions, one for each rank.
 
-In stages 1 and 2, all parameters are laid end to end and cut; in stage 3, each parameter is cut. With P the parameter bytes,
-each rank keeps, beside 1/N of the optimizer state, 1/N of P as master weights, which are a second copy even in float32. A step
-sends in all, over all ranks, in multiples of (N-1) P:
+In stages 1 and 2, all parameters are laid end to end and cut; in stage 3, each parameter is cut. With P the parameter
+bytes, each rank keeps 1/N of the optimizer state and 1/N of P as master weights, which are a second copy even in
+float32. A step sends in all, over all ranks, in multiples of (N-1) P:
 
     stages 1, 2   2 (all-reduce of the gradients, each rank keeps its partition) + 1 (all-gather of the parameters)
     stage 3       2 (all-gather in the forward and again in the backward pass) + 1 (reduce-scatter; over gloo 2)
 
-Stage 2 differs from stage 1 where a step takes several micro-batches: it reduces the gradients of each, and accumulates
-partitions. All gradients fit into one bucket, which holds them until the backward pass ends; it counts as no class of memory.
+Stage 2 differs from stage 1 if a step takes several micro-batches: it reduces the gradients of each, and accumulates
+partitions. All gradients fit into one bucket, which holds them until the backward pass ends; no class of memory counts
+it.
 
 References:
     Rajbhandari et al., arXiv 1910.02054; deepspeed/runtime/zero/stage_1_and_2.py and stage3.py of DeepSpeed 0.19.
@@ -40,7 +41,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
         The footprints of all ranks, and the collectives of the engine.
     """
     footprints, sends = (_each_split if run.options.zero_stage == 3 else _end_to_end)(run)
-    # What the engine's linear function keeps in two bytes while a block is computed again is not written down.
+    # It is not known what the engine's linear function keeps in two bytes while a block is recomputed.
     is_known = run.product_bytes == run.item_bytes or run.options.zero_stage < 3 or not computed_twice(run)
     activations = activation_bytes(run, as_it_comes=run.options.zero_stage == 3) if is_known else None
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
@@ -50,7 +51,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
 
 
 def _num_norms(run: Run) -> int:
-    """Returns how often the norm of the gradient is summed: once by the engine, once more to clip by it."""
+    """Returns how often the norm of the gradient is summed: once by the engine, and once more for clipping."""
     return 2 if run.techniques.need_norm else 1
 
 
@@ -60,7 +61,7 @@ def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
     params = run.workload.model.params()
     sizes = [param.size for param in trained(params).values()]
     total = sum(sizes)
-    frozen_bytes = (num_params(run.workload.model) - total) * item  # whole on every rank, beside what is flat
+    frozen_bytes = (num_params(run.workload.model) - total) * item  # whole on every rank, next to the flat partitions
     stretch = -(-total // (2 * devices)) * 2
     kept = devices * stretch * item + _masters_bytes(run, stretch) + frozen_bytes
     held = dataclasses.replace(holder(run, stretch), params_bytes=kept, params_peak_bytes=kept)
@@ -75,20 +76,20 @@ def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
 
 
 def _masters_bytes(run: Run, elements: int) -> int:
-    """Returns the second copy of parameters that a rank updates; with weights in two bytes they are optimizer state anyway."""
+    """Returns the bytes of the second copy of what a rank updates; if weights have two bytes, optimizer state includes it."""
     return elements * run.item_bytes if run.weights is None else 0
 
 
 def _gradient_elements(sizes: list[int], stretch: int, devices: int) -> Iterator[tuple[int, int]]:
-    """Yields the gradients of a rank with a stretch: each stays whole where its parameter reaches into it; and the padding.
+    """Yields the gradient elements of a rank's stretch: parameters that reach into it have whole gradients; and the padding.
 
     Args:
         sizes: The sizes of the parameters, in order.
-        stretch: The elements of each rank's.
+        stretch: The elements of each rank's stretch.
         devices: The number of ranks.
 
     Yields:
-        Elements, and how many ranks in a row have so many.
+        The elements, and how many consecutive ranks have that many.
     """
     ends = [0, *itertools.accumulate(sizes)]
     rank = 0
@@ -96,7 +97,7 @@ def _gradient_elements(sizes: list[int], stretch: int, devices: int) -> Iterator
         start, end = rank * stretch, (rank + 1) * stretch
         first = bisect.bisect_right(ends, start)  # the parameter that the stretch starts in, counted from 1
         last = bisect.bisect_left(ends, end)
-        inside = first == last < len(ends)  # as are the next stretches, up to its end
+        inside = first == last < len(ends)  # so are the next stretches, up to the end of the parameter
         count = min(devices, ends[first] // stretch) - rank if inside else 1
         yield ends[min(last, len(sizes))] - ends[first - 1] + max(0, end - max(start, ends[-1])), count
         rank += count
@@ -131,7 +132,7 @@ def _modules(params: Mapping[str, Param]) -> list[list[str]]:
 
 
 def _layers(params: Mapping[str, Param]) -> list[list[list[str]]]:
-    """Returns the modules, those of a layer together: a normalization is inside the layer in front of it."""
+    """Returns the modules, grouped by layer; a normalization belongs to the layer in front of it."""
     layers: list[list[list[str]]] = []
     for names in _modules(params):
         if layer(names[0]).endswith("/norm") and layers and layer(layers[-1][0][0]) == layer(layer(names[0])):
@@ -145,9 +146,9 @@ def _peak_gathered(run: Run, params: Mapping[str, Param]) -> int:
     """Returns the most elements of gathered modules alive at once in a step.
 
     A parameter that is alone in its module is gathered in place; several arrive in one buffer and are copied out of it.
-    Autograd keeps what a kernel without a bias was gathered into until its backward pass, for which it is gathered anew; of a
-    convolution in two bytes it keeps a copy.
-    Tables pass no gradient on, so the engine never learns when one is done: all stay until the backward pass ends.
+    Autograd keeps the buffer of a kernel without a bias until its backward pass, although the kernel is gathered again
+    for that; of a convolution in two bytes it keeps a copy. Tables pass no gradient on, so the engine does not notice
+    when one has been used. All stay until the backward pass ends.
     """
     devices, is_copied = run.num_devices, run.product_bytes < run.item_bytes
     padded = {name: -(-param.size // devices) * devices for name, param in params.items()}

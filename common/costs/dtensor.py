@@ -1,7 +1,7 @@
 """TensorFlow's models split inside their layers: DTensor on a mesh data x tensor, and the cores of a TPU.
 
-dtensor: a mesh data x tensor, with the batch along data. With D x T devices, B/D a device's examples and item the bytes of
-a number, one device's exchanges, all of them all-reduces where the devices are CPUs:
+dtensor: a mesh data x tensor, with the batch split along data. With D x T devices and B/D examples for each, one device
+exchanges the following, all of it by all-reduce if the devices are CPUs:
 
     along tensor   for each pair of a layer split by column and one split by row, its output forward and its input's gradient
                    backward, B/D x positions x width each; the split tables and the split logits are made whole
@@ -31,8 +31,7 @@ from samestep.common.workload.split import even_split_table
 
 _PACKED = 1024
 _ASKED_BYTES, _TOLD_BYTES = 204, 40
-"""The bytes with which a device asks the first process for the key of each sum, and the bytes of the answer (tensorflow
-2.21)."""
+"""The bytes of a device's request to the first process for the key of each sum, and of the reply (tensorflow 2.21)."""
 
 
 def dtensor(run: Run, backend: str) -> Ledger:
@@ -88,7 +87,7 @@ def _sums(run: Run, split: Mapping[str, int]) -> Iterator[tuple[str, str, int]]:
     mesh = run.mesh
     forward, backward = _along_tensor(run, split) if mesh.tensor > 1 else ([], [])
     gradients, targets = _along_data(run, split) if mesh.data > 1 else ([], [])
-    yield from (("data", "backward", size) for size in targets)  # which wait for nothing
+    yield from (("data", "backward", size) for size in targets)  # targets wait for nothing
     yield from (("tensor", "forward", size) for size in forward)
     yield from (("tensor", "backward", size) for size in backward)
     yield from (("data", "backward", size) for size in gradients)  # DTensor packs what it sums for the update last
@@ -114,7 +113,7 @@ def _along_tensor(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[i
             inside = ""
         elif not inside:
             inside = name
-            if index:  # what the first layer takes is data, and has no gradient
+            if index:  # the first layer's input is data, and has no gradient
                 backward.append(_packed([rows * param.shape[0]] * passes))
     for param in (params[name] for name in split if params[name].tied):  # the head's kernel as well, split by column
         forward.append(_packed([rows * param.shape[0]] * passes))
@@ -148,7 +147,7 @@ def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int
 
 
 def _leaving(mesh: Mesh, axis: str, clients: int) -> int:
-    """Returns the edges of all rings that join devices of two processes; only over these does anything leave a process.
+    """Returns how many edges of all rings join devices of two processes; only over these does anything leave a process.
 
     Args:
         mesh: The devices.
@@ -157,7 +156,7 @@ def _leaving(mesh: Mesh, axis: str, clients: int) -> int:
     """
     ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.tensor
     per_client = mesh.size // clients
-    period = math.lcm(ring * stride, per_client)  # after which rings and processes begin together again
+    period = math.lcm(ring * stride, per_client)  # after this many devices, rings and processes start together again
     crossing = 0
     for device in range(period if per_client % (ring * stride) else 0):
         place = device // stride % ring
@@ -167,12 +166,12 @@ def _leaving(mesh: Mesh, axis: str, clients: int) -> int:
 
 
 def _elements(run: Run) -> int:
-    """Returns the numbers of parameters that a device has."""
+    """Returns the number of elements of the parameters that a device holds."""
     return sum(param.size for param in held_params(run).values())
 
 
 def tpu(run: Run, backend: str) -> Ledger:
-    """Predicts cores that hold the model, or along tensor their shard of each parameter that the split table cuts.
+    """Predicts cores that hold the model, or along tensor a shard of each parameter that the split table cuts.
 
     Args:
         run: What is trained or compiled.

@@ -1,6 +1,6 @@
-"""Every device holds some of the experts of each block, along the axis `expert` of a mesh, and everything else.
+"""Every device holds a part of the experts of each block, along the mesh axis `expert`, and all other parameters.
 
-`common/axes/expert.py` has what mixtures exchange.
+`common/axes/expert.py` says what mixtures of experts exchange.
 """
 
 import collections
@@ -32,14 +32,15 @@ def ep(run: Run, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
 
     Returns:
-        The footprint of all ranks, the exchanges of both passes, and the all-reduces, if all experts take equally many tokens.
+        The footprint of all ranks, the exchanges of both passes, and the all-reduces, if all experts take the same
+        number of tokens.
     """
     held = dataclasses.replace(_holder(run), activations_bytes=activation_bytes(run))
     return symmetric(run, (held,), _step(run, step_within(run)), backend)
 
 
 def ep_as_routed(run: Run, backend: str, measures: Sequence[Mapping[str, float]]) -> Ledger:
-    """Returns the same for a step in which the numbers of tokens that the router sent to each rank's experts were measured.
+    """Returns the ledger of a step in which it was measured how many tokens the router sent to each rank's experts.
 
     Args:
         run: What is trained.
@@ -47,7 +48,7 @@ def ep_as_routed(run: Run, backend: str, measures: Sequence[Mapping[str, float]]
         measures: The measures of each rank; see `common/workload/routing.py`.
 
     Returns:
-        The footprint of each rank, the exchanges of the first one, and what all put on the wire.
+        The footprint of each rank, the exchanges of the first one, and the bytes that all put on the wire.
     """
     expected, model, ranks = ep(run, backend), run.workload.model, run.mesh.parts("stacked")
     if ranks == 1:
@@ -59,7 +60,7 @@ def ep_as_routed(run: Run, backend: str, measures: Sequence[Mapping[str, float]]
     more = sum(each[AWAY] for each in measures) - run.num_devices * alike * (1 - 1 / ranks)
     sends, sent = in_order(_step(run, _routed(run, taken[0]))), expected.sent_bytes_per_step + moved * more
     (each,) = expected.footprints
-    # Of passes and blocks that are kept one at a time nobody says which one takes most.
+    # With several passes, or blocks that are kept one at a time, it is not known which one takes most.
     if each.activations_bytes is None or run.passes > 1 or computed_twice(run):
         return Ledger(expected.footprints, sends, sent)
     of_token = kept_torch.at_expert(model) * run.product_bytes + 2 * ID_BYTES  # an id on the way there, and one back
@@ -68,7 +69,7 @@ def ep_as_routed(run: Run, backend: str, measures: Sequence[Mapping[str, float]]
 
 
 def expert(run: Run, backend: str) -> Ledger:
-    """Predicts the same between the replicas of one process, which send equal parts, each with room for all tokens of a replica.
+    """Predicts the same exchanges between the replicas of one process; all parts have room for all tokens of a replica.
 
     So experts keep as much as for all tokens of all replicas, with zeros in unused places. Four more ids are kept for each
     token: its place among those that are sent, both ways, and among those of the experts.
@@ -99,11 +100,11 @@ def _holder(run: Run) -> Footprint:
 
 
 def _routed(run: Run, taken: Sequence[int]) -> Iterator[Send]:
-    """Yields the exchanges of mixtures; of each two that move tokens the second one goes by what the experts of a rank take.
+    """Yields the exchanges of mixtures; of every two that move tokens, the second has the size of what a rank's experts take.
 
     Args:
         run: What is trained.
-        taken: How many tokens they take of each block, in every pass as many as in the others.
+        taken: The number of tokens that they take in each block, which is assumed to be equal in all passes.
     """
     sizes, again = run.workload.model.facts.sizes, 2 if computed_twice(run) else 1
     seen = collections.Counter[str]()

@@ -27,4 +27,4 @@ FOOTPRINTS: Mapping[Cost, Callable[[Run], tuple[Footprint, ...]]] = {
     pp: _of_stages,
     hybrid: _of_stages,
 }
-"""Cost model -> the footprints of its ledger, for a pipeline without activations."""
+"""Cost model -> the function that predicts its footprints; for a pipeline, without activations."""

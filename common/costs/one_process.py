@@ -1,4 +1,4 @@
-"""Between the devices of one process: plain copies may take the place of collectives, and nothing is on any wire.
+"""Strategies between the devices of one process, where copies may take the place of collectives and nothing is on any wire.
 
 With P the parameter bytes, I and O the bytes of a batch's inputs and outputs, and N devices:
 
@@ -94,7 +94,7 @@ def central_storage(run: Run, backend: str) -> Ledger:
     total, examples = store.gradients_bytes, run.batch_size // devices
     dense = sum(param.size * param.reads for param in params if not param.read_by_rows) * item
     passes, times = run.passes, sum(param.reads for param in params)
-    tables_twice = sum(param.tied for param in params)  # rows of it, and all of it
+    tables_twice = sum(param.tied for param in params)  # its rows, and the whole table
     rows = sum(examples * param.lookups * param.shape[1] for param in params if param.lookups) * item
     read = passes * dense + rows
     # The busiest device is the first that computes, or the store: (how often the parameters are read, gradients moved).

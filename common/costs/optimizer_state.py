@@ -1,4 +1,4 @@
-"""The bytes of optimizer state, for a number of elements of parameters that are cut, or for whole parameters."""
+"""The bytes of optimizer state, for a number of elements of split parameters, or for whole parameters."""
 
 import functools
 import heapq
@@ -19,7 +19,7 @@ def optimizer_bytes(run: Run, elements: int, num_moved: int | None = None) -> in
 
     Args:
         run: What is trained.
-        elements: The number of elements; they have their share of the state of all parameters that are trained.
+        elements: The number of elements; each has the same share of the state of all trained parameters.
         num_moved: How many of them an update does not skip, if that is known.
 
     References:
@@ -33,7 +33,7 @@ def optimizer_bytes(run: Run, elements: int, num_moved: int | None = None) -> in
 
 @functools.lru_cache(maxsize=8)
 def _kept(model: ModelSpec, optimizer: OptimizerSpec) -> tuple[int, int, int]:
-    """Returns the numbers that an optimizer keeps for a whole model, those of what it trains, and of what updates do not skip."""
+    """Returns how many numbers a model's optimizer state, its trained parameters, and those that updates do not skip have."""
     learning = trained(model.params()).values()
     return _num_kept(learning, optimizer), num_trained(learning), num_trained(updated(learning))
 
@@ -43,7 +43,7 @@ def _num_kept(learning: Iterable[Param], optimizer: OptimizerSpec) -> int:
 
 
 def state_bytes(run: Run, params: Iterable[Param]) -> int:
-    """Returns the bytes of optimizer state of some whole parameters, not all of which need to have equally much.
+    """Returns the bytes of optimizer state of some whole parameters, which may differ in how much state they have.
 
     Args:
         run: What is trained.
@@ -55,10 +55,10 @@ def state_bytes(run: Run, params: Iterable[Param]) -> int:
 
 
 def owned(run: Run, groups: Iterable[Iterable[Param]], ranks: int) -> list[tuple[Sequence[Param], int]]:
-    """Returns the parameters that each rank updates where every rank updates some, with the number of consecutive ranks alike.
+    """Returns the parameters that each rank updates if ranks share the update, with the number of consecutive ranks alike.
 
-    In each group of parameters, the largest one left goes to the first of the ranks that have the least. Frozen parameters are
-    handed out as well, but no rank updates them.
+    Within each group, the largest parameter that is left goes to the first of the ranks that have the least. Frozen
+    parameters are assigned as well, but no rank updates them.
 
     Args:
         run: What is trained.
@@ -78,12 +78,12 @@ def owned(run: Run, groups: Iterable[Iterable[Param]], ranks: int) -> list[tuple
 
 
 def spreads_state(run: Run) -> bool:
-    """Returns whether replicas share out the optimizer state of what each of them has, as by an option of some rows."""
+    """Returns whether replicas divide the optimizer state of the parameters that all of them hold; some rows have this option."""
     return run.asked.shard_optimizer
 
 
 def owned_by_replicas(run: Run, params: Iterable[Param]) -> list[tuple[Sequence[Param], int]]:
-    """Returns the same for replicas over which a run spreads its optimizer state; nothing if each updates all that it holds.
+    """Returns what `owned` returns, for replicas that divide the optimizer state; nothing if each updates all that it holds.
 
     Args:
         run: What is trained.

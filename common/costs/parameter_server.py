@@ -26,14 +26,14 @@ from samestep.common.workload.reductions import OWN
 
 
 class _Calls(NamedTuple):
-    """About what tensorflow 2.21 sends one way in an update besides numbers, counted by connection (`ss -ti`).
+    """The approximate bytes, besides numbers, that tensorflow 2.21 sends one way in an update, by connection (`ss -ti`).
 
     Attributes:
-        once: For the call itself.
-        server: For each server.
-        part: For each part of a variable.
-        slot: For each slot of a part that is trained.
-        table: For each part of a table.
+        once: The bytes for the call itself.
+        server: The bytes for each server.
+        part: The bytes for each part of a variable.
+        slot: The bytes for each slot of a part that is trained.
+        table: The bytes for each part of a table.
     """
 
     once: int
@@ -55,9 +55,10 @@ _TO_WORKER, _TO_SERVER, _FROM_SERVER = (
     _Calls(540, 606, 298, 0, 300),
 )
 _TO_CHIEF_BYTES, _BETWEEN_BYTES, _AGAIN_BYTES = 540, 280, 150
-"""The bytes that a worker answers in an update; those that the first server passes on for each part of another one, and gets
-back; and those in each direction for each part that is read again, by a further micro-batch, a layer that is called again or a
-turn of a loop."""
+"""The bytes of a worker's answer in an update; those that the first server exchanges, in each direction, for each part of
+another server; and those in each direction for each part that is read again, by a further micro-batch, a layer that is
+called again or a turn of a loop.
+"""
 _LOOP_BYTES, _TURN_BYTES, _TURNED_BYTES = (1850, 1740), (705, 90), 80
 """The bytes that a worker sends to a server and gets back for each loop that reads parameters, as Keras' recurrent layers do,
 and for each of its turns; and those in each direction for each part that it reads in a turn, in addition to _AGAIN_BYTES.
@@ -69,13 +70,13 @@ class _Part(NamedTuple):
 
     Attributes:
         size: The number of its elements.
-        is_trained: Whether it is not frozen.
+        is_trained: Whether it is trained, that is, not frozen.
         is_pushed: Whether a step computes a gradient of it, or moves it as a running buffer.
         reads: How often a pass reads it whole.
-        lookups: The rows that an example looks up in it, as a share of those of its table.
+        lookups: The rows that an example looks up in it, as its share of the lookups in the table.
         row: The elements of a row.
-        is_sparse: Whether it is read by rows alone, and so is its gradient.
-        is_buffer: Whether it is no parameter, but a buffer of a user's model.
+        is_sparse: Whether only its rows are read, and its gradient has only those rows.
+        is_buffer: Whether it is a buffer of a user's model instead of a parameter.
     """
 
     size: int
@@ -94,7 +95,7 @@ class _Part(NamedTuple):
 
 
 def parameter_server(run: Run, backend: str) -> Ledger:
-    """Predicts servers among which tables are cut by rows; all parts, in order, go to the servers in turn.
+    """Predicts servers that take the parts of all variables in turn; tables are cut by rows.
 
     Args:
         run: What is trained.
@@ -161,17 +162,17 @@ def server_routes(run: Run) -> Mapping[tuple[int, int], float]:
 
 
 def _asks_again(run: Run, part: _Part) -> bool:
-    """Returns whether ids go to a server again with the gradient of its rows: where that has a flat copy of them.
+    """Returns whether ids are sent again with the gradient of rows: they are if the gradient has a flat copy of them.
 
-    Of a vector of ids it has none, but Keras' layers, which a user's model is made of, copy these as well. Where a table is cut,
-    its servers have kept the ids.
+    A vector of ids is not copied, except by Keras' layers, of which a user's model is made. The servers of a table that
+    is cut have kept the ids.
     """
     is_copied = part.lookups > 1 or not run.workload.model.facts.is_built_here
     return part.is_sparse and part.is_trained and is_copied and run.options.parameter_servers == 1
 
 
 def _moved(run: Run, parts: Iterable[_Part]) -> tuple[float, float]:
-    """Returns the bytes of numbers that an update pulls and pushes of some parts."""
+    """Returns the bytes of numbers that an update pulls and pushes for some parts."""
     updates = 1 if run.asked.is_serial else run.num_devices
     pulled = pushed = 0.0
     for part in parts:
@@ -182,15 +183,15 @@ def _moved(run: Run, parts: Iterable[_Part]) -> tuple[float, float]:
 
 
 def _sent_example_bytes(run: Run, item: int) -> int:
-    """Returns the bytes of an example on its way to a worker, with what weighs its targets."""
+    """Returns the bytes of an example on its way to a worker, including the weights of its targets."""
     model = run.workload.model
     weights = math.prod(model.targets().shape) * item if ignores_targets(model) else 0
-    weights += item if model.facts.reduction == OWN else 0  # its share of the batch, beside each example
+    weights += item if model.facts.reduction == OWN else 0  # its share of the batch, sent with each example
     return example_bytes(model.inputs(), item) + example_bytes(model.targets(), item) + weights
 
 
 def _server(run: Run, parts: Sequence[_Part]) -> Footprint:
-    """Returns a server with some parts."""
+    """Returns the footprint of a server that holds some parts."""
     parts = [part for part in parts if not part.is_buffer]
     learning = sum(part.size for part in parts if part.is_trained)
     held = holder(run, sum(part.size for part in parts), "ps", trained=learning)
@@ -199,7 +200,7 @@ def _server(run: Run, parts: Sequence[_Part]) -> Footprint:
 
 
 def _parts(run: Run) -> list[_Part]:
-    """Returns the parts of all variables, in order: a layer makes its buffers behind its parameters."""
+    """Returns the parts of all variables, in order: a layer creates its buffers after its parameters."""
     params, buffers = run.workload.model.params(), _buffers(run)
     names = [*params, *buffers]
     layers = {path: place for place, path in enumerate(dict.fromkeys(map(layer, names)))}
@@ -221,7 +222,7 @@ def _parts(run: Run) -> list[_Part]:
 
 
 def _buffers(run: Run) -> dict[str, _Part]:
-    """Returns the buffers of a user's model that hold real numbers; a pass reads each, and assigns those that run."""
+    """Returns the buffers of a user's model that hold real numbers; a pass reads each, and assigns the running ones."""
     facts = run.workload.model.facts
     moving = {path for layers in facts.featured.values() for path in layers}
     return {

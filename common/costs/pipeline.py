@@ -55,11 +55,11 @@ class _Stage:
 
     Attributes:
         pipe: The place along `pipe` that holds it.
-        segments: What it consists of.
-        held: Each parameter, of which a part along `tensor` and `expert`.
-        trained: Those that are not frozen.
-        part: The rank's part along `shard` of them.
-        part_trained: The same of those that are not frozen.
+        segments: The segments of the stage.
+        held: The rank's part of each parameter along `tensor` and `expert`.
+        trained: The same, without frozen parameters.
+        part: The rank's part of `held` along `shard`.
+        part_trained: The rank's part of `trained` along `shard`.
     """
 
     pipe: int
@@ -76,7 +76,7 @@ def hybrid(run: Run, backend: str, place: int = 0) -> Ledger:
     Args:
         run: What is trained.
         backend: "gloo" or "nccl".
-        place: Along `pipe`.
+        place: The place along `pipe`.
 
     Returns:
         The footprints of all ranks, and what the first rank at the place exchanges.
@@ -117,7 +117,7 @@ def mp(run: Run, backend: str, place: int = 0) -> Ledger:
     Args:
         run: What is trained.
         backend: "gloo" or "nccl".
-        place: Along `pipe`.
+        place: The place along `pipe`.
 
     Returns:
         One footprint per rank, and the sends of the rank at the place.
@@ -149,11 +149,11 @@ def hybrid_footprints(run: Run, with_activations: bool = True) -> tuple[Footprin
 
 
 def _stages(run: Run) -> Sequence[_Stage]:
-    split = run.mesh.cutting("layers", "features", "stacked", "parameters")  # replicas and batches decide nothing
+    split = run.mesh.cutting("layers", "features", "stacked", "parameters")  # replicas and batches make no difference
     return _cut(run.workload.model, run.asked.schedule, split, run.mesh.parts("layers"))
 
 
-@functools.lru_cache(maxsize=64)  # it does not depend on the batch, of which a search tries many
+@functools.lru_cache(maxsize=64)  # it does not depend on the batch, and a search tries many batch sizes
 def _cut(model: ModelSpec, schedule: str, mesh: Mesh, pipes: int) -> Sequence[_Stage]:
     if is_sharded(mesh):
         whole = _cut(model, schedule, mesh.cutting("layers", "features", "stacked"), pipes)
@@ -174,13 +174,13 @@ def _cut(model: ModelSpec, schedule: str, mesh: Mesh, pipes: int) -> Sequence[_S
 
 
 def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
-    """Yields the ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
+    """Yields the footprints of the ranks at one place along `pipe`: all shards or replicas, each with parts along `tensor`."""
     copied = copied_bytes(run, [stage.part for stage in stages])
     every, learning = (_together(each) for each in ([s.held for s in stages], [s.trained for s in stages]))
     for held in sharded_holders(run, every.values(), learning.values()):
         held = dataclasses.replace(held, params_peak_bytes=held.params_bytes + copied)
         owners = owned_by_replicas(run, learning.values())
-        if not owners and not run.optimizer.is_elementwise:  # not all have as much of it; they are whole then
+        if not owners and not run.optimizer.is_elementwise:  # they differ in their state, and are whole then
             owners = [([run.workload.model.params()[name] for name in learning], 1)]
         alike = held.count // (sum(count for _, count in owners) or 1)  # along `tensor`
         for own, count in owners:
@@ -190,12 +190,12 @@ def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
 
 
 def _together(of_stages: Sequence[Mapping[str, Param]]) -> Mapping[str, Param]:
-    """Returns the parameters of the stages of a rank, the last stage's first; one that two of them tie is there once."""
+    """Returns the parameters of a rank's stages, the last stage's first; one that is tied between two stages occurs once."""
     return {name: param for params in reversed(of_stages) for name, param in params.items()}
 
 
 def _parts(run: Run) -> int:
-    """Returns how many parts the table of a tied head is cut into; each holds as many of its rows."""
+    """Returns how many parts the table of a tied head is cut into; all parts have the same number of rows."""
     model, mesh = run.workload.model, run.mesh
     axes = {axis for name in shared_parameters(model) for axis in dividing(model, mesh, name)}
     return math.prod(map(mesh.axis, axes))
@@ -237,14 +237,14 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
 
 
 def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:
-    """Predicts the norm of a clipped gradient: that of each parameter over the ranks that share it, then that of all."""
+    """Predicts the sums for the norm of a clipped gradient: for each parameter over the ranks that share it, then over all."""
     segments = (segment for stage in stages for segment in stage.segments)
     yield from norms(run, trained(parameters_of(run.workload.model, *segments)))
     yield Send("update", "all_reduce", run.mesh.only_axis, run.mesh.size, run.item_bytes)
 
 
 def _handed_on(run: Run, last: Segment) -> int:
-    """Returns the bytes that a rank hands on of a micro-batch: of what a layer has left in parts, its part."""
+    """Returns the bytes of a micro-batch that a rank hands on; if a layer leaves its outputs in parts, only the rank's part."""
     left = as_left(run)
     (last,) = segments_left(left, [last])
     return _rows(run) * math.prod(last.outputs) // parts_of_outputs(left, last) * run.item_bytes

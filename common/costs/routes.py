@@ -1,7 +1,8 @@
-"""Which process sends how much to which other one in a step, by the links that collectives take.
+"""Predicts how much each process sends to each other one in a step, from the links that collectives use.
 
-An all-reduce, an all-gather and a reduce-scatter go around a ring in gloo and in TensorFlow's collectives: each device sends to
-the next one of its group. An all-to-all goes from each to each other one, a broadcast of gloo's down a binomial tree.
+An all-reduce, an all-gather and a reduce-scatter go around a ring in gloo and in TensorFlow's collectives: each device
+sends to the next one of its group. An all-to-all goes from each device to every other one, and gloo's broadcast down a
+binomial tree.
 
 References:
     gloo's allreduce.cc, allgather.cc and broadcast.cc; TensorFlow's ring_alg.cc.
@@ -25,8 +26,8 @@ def routes(run: Run, ledger: Ledger, backend: str) -> Mapping[tuple[int, int], f
 
     Args:
         run: What is trained.
-        ledger: Its prediction.
-        backend: What carries its exchanges.
+        ledger: The prediction for the run.
+        backend: The backend that carries its exchanges.
 
     Returns:
         (process, process) -> bytes; empty if more is sent than what devices exchange.
@@ -51,12 +52,12 @@ def routes(run: Run, ledger: Ledger, backend: str) -> Mapping[tuple[int, int], f
 
 
 def sends_by_place(run: Run, ledger: Ledger, backend: str) -> Iterator[Sequence[Send]]:
-    """Yields what each device of the mesh sends, in the order of the devices, with those that messages go to.
+    """Yields the sends of each device of the mesh, in the order of the devices, with the receivers of its messages.
 
     Args:
         run: What is trained.
-        ledger: Its prediction.
-        backend: What carries its exchanges.
+        ledger: The prediction for the run.
+        backend: The backend that carries its exchanges.
     """
     if (cost_at := run.strategy.cost_at) is not None:
         stages = run.mesh.parts("layers")
@@ -69,12 +70,13 @@ def sends_by_place(run: Run, ledger: Ledger, backend: str) -> Iterator[Sequence[
 
 
 def _from(send: Send, place: int, further: int, run: Run) -> Send:
-    """Returns what a device sends as that one does: from stage to stage, to the next one of its group, or with its group's roots.
+    """Returns the send as another device of the stage does it, with its own receiver, or with the roots of its own group.
 
     Args:
-        send: What the first device of the stage sends, or all do; the roots of a broadcast are those of the first group.
+        send: The send of the first device of the stage, or of all; the roots of a broadcast are those of the first
+            group.
         place: The device.
-        further: How many places it is behind the first one of its stage.
+        further: How many places the device comes after the first one of its stage.
         run: What is trained.
     """
     if send.operation == "send" and send.group == "pipe":
@@ -93,9 +95,9 @@ def links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator
 
     Args:
         run: What is trained.
-        backend: What carries its exchanges.
+        backend: The backend that carries its exchanges.
         place: The device.
-        sends: What it sends.
+        sends: The sends of the device.
     """
     for send in sends:
         size = sent_bytes(send, backend, run.item_bytes) / run.techniques.steps_of_period

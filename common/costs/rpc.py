@@ -23,18 +23,21 @@ from samestep.common.workload.models.spec import parameters_of
 from samestep.common.workload.pipeline_schedule import server_segments
 
 _CALL_BYTES, _ANSWER_BYTES, _TENSOR_BYTES = 680, 470, 95
-"""Roughly the bytes that torch 2.13 sends in a step besides numbers: a worker to its server, in two calls; the server, in their
-replies; and in each direction for each tensor."""
+"""The approximate bytes, besides numbers, that torch 2.13 sends in a step: a worker to its server, in two calls; the server,
+in its replies; and in each direction for each tensor.
+"""
 _SHARED_BYTES, _BUFFER_BYTES = 8192, 53
-"""If the ids of all tables have fewer bytes than the first number, they go in one buffer, of which those of each table are a
-view; a tensor without a buffer of its own takes the second number of bytes less."""
+"""If the ids of all tables have fewer bytes than the first number, they are sent in one buffer, of which the ids of each
+table are a view. A tensor without its own buffer takes fewer bytes, by the second number.
+"""
 _TO_ITSELF, _TO_ITSELF_ALONE, _TO_STAGE, _TO_LAST = (840, 620), (840, 1630), (750, 700), (800, 1140)
 _FROM_STAGE, _FROM_LAST = (320, 520), (500, 800)
 _ON, _ON_FROM_DRIVER, _BACK, _BACK_TO_DRIVER = (520, 780), (70, 740), (280, 840), (110, 540)
-"""The same among stages, in a step and in each of its passes, counted by connection (`ss -ti`): the driver's calls to itself
-with their answers, among others and alone; its calls to a stage, and to the last one; their answers; and what is sent with
-activations to the next stage and with gradients back. A stage behind the second also tells the one before it that it refers to
-its activations."""
+"""The same between stages, in a step and in each of its passes, counted by connection (`ss -ti`): the driver's calls to
+itself with their answers, with other workers and alone; its calls to a stage, and to the last one; their answers; and
+what is sent with activations to the next stage and with gradients back. A stage after the second one also notifies the
+one before it that it refers to its activations.
+"""
 
 
 def rpc(run: Run, backend: str, place: int = 0) -> Ledger:
@@ -43,7 +46,7 @@ def rpc(run: Run, backend: str, place: int = 0) -> Ledger:
     Args:
         run: What is trained.
         backend: "tensorpipe".
-        place: Along `pipe`; the driver is the first.
+        place: The place along `pipe`; the driver is the first.
 
     Returns:
         One footprint per worker, and the sends of the worker at the place.

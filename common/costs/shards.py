@@ -32,7 +32,7 @@ def shard_elements(params: Iterable[Param], shards: int) -> list[tuple[int, int]
     for param in params:
         rows = param.shape[-1] if param.role == "kernel" and not param.stacked else param.shape[0]
         columns[rows] = columns.get(rows, 0) + param.size // rows
-    # Of a parameter's shards the first ones are equal, the next one has what is left, and the others have nothing.
+    # A parameter's first shards are equal, the next one has the rest, and the others are empty.
     full = {rows: rows // -(-rows // shards) for rows in columns}
     starts = sorted({0, shards, *full.values(), *(min(shards, end + 1) for end in full.values())})
     return [(_shard(columns, shards, first), end - first) for first, end in itertools.pairwise(starts)]
@@ -43,8 +43,8 @@ def sharded_holders(run: Run, held: Iterable[Param], trained: Iterable[Param]) -
 
     Args:
         run: What is trained.
-        held: The parameters, as their places along other axes leave them.
-        trained: Those that are not frozen.
+        held: The parameters, as split along other axes.
+        trained: Those of them that are not frozen.
     """
     mesh, start, found = run.mesh, 0, list[Footprint]()
     within = math.prod(mesh.axis(name) for name, axis in AXES.items() if axis.order > AXES["shard"].order)
@@ -79,8 +79,8 @@ def part_of(params: Mapping[str, Param], mesh: Mesh) -> ShardPart:
     """Returns a rank's part of parameters that are gathered together.
 
     Args:
-        params: By name, as the rank's place along other axes leaves them.
-        mesh: All ranks.
+        params: The parameters by name, as split along other axes.
+        mesh: The mesh of all ranks.
     """
     groups, are_apart = (list[Param](), list[Param]()), mesh.parts("stacked") > 1
     for param in params.values():
@@ -89,7 +89,7 @@ def part_of(params: Mapping[str, Param], mesh: Mesh) -> ShardPart:
 
 
 def is_sharded(mesh: Mesh) -> bool:
-    """Returns whether parameters lie in shards."""
+    """Returns whether parameters are sharded."""
     return mesh.shard > 1
 
 
@@ -98,7 +98,7 @@ def gathered_bytes(run: Run, part: ShardPart) -> int:
 
     Args:
         run: What is trained.
-        part: The rank's.
+        part: The rank's part.
     """
     return run.mesh.shard * sum(part) * run.product_bytes
 
@@ -120,14 +120,14 @@ def copied_bytes(run: Run, parts: Sequence[ShardPart]) -> int:
 
 
 def gathers(run: Run, phase: str, part: ShardPart) -> list[Send]:
-    """Returns what a rank sends where parameters are gathered along the axis `shard`: nothing if it has them all.
+    """Returns the all-gathers of parameters along the axis `shard`; nothing if a rank has all of them.
 
-    What is gathered separately comes last, and first in the backward pass (torch 2.13).
+    Experts, which are gathered separately, come last, and in the backward pass first (torch 2.13).
 
     Args:
         run: What is trained.
         phase: The phase of the step.
-        part: The rank's.
+        part: The rank's part.
     """
     shards, sizes = run.mesh.shard, [elements * run.product_bytes for elements in part if elements]
     ordered = reversed(sizes) if phase == "backward" else sizes
@@ -177,12 +177,12 @@ def summed_alone(run: Run, of_experts: int) -> Iterator[Send]:
 
 
 def reductions(run: Run, part: ShardPart, reverse: bool = False) -> list[Send]:
-    """Returns what a rank sends where gradients are summed: along `shard`, which leaves its part; then among replicas.
+    """Returns the sums of gradients that a rank takes part in: along `shard`, which leaves its part; then among replicas.
 
     Args:
         run: What is trained.
         part: The rank's part; nothing is sent if it is empty.
-        reverse: Whether what is sent separately comes first.
+        reverse: Whether experts, which are sent separately, come first.
     """
     mesh, sends = run.mesh, list[list[Send]]()
     scatter = "reduce_scatter" if sums_gradients(run.techniques) is None else "all_to_all"
@@ -206,7 +206,7 @@ def norms(run: Run, params: Mapping[str, Param]) -> Iterator[Send]:
 
 
 def _shard(columns: Mapping[int, int], shards: int, shard: int) -> int:
-    """Returns the elements of one shard of parameters with so many rows, and so many columns in all."""
+    """Returns the elements of one shard, given the total number of columns for each number of rows."""
     return sum(
         min(-(-rows // shards), max(0, rows - shard * -(-rows // shards))) * each for rows, each in columns.items()
     )

@@ -27,7 +27,7 @@ class Framing:
     """What a backend sends in addition to the tensors, as the kernel counts it.
 
     Attributes:
-        message_bytes: For each message: headers, and the request that it answers.
+        message_bytes: The bytes for each message: headers, and the request that it answers.
         messages: Operation -> the messages that each rank sends to each other one. For a broadcast, only the root sends.
     """
 
@@ -46,8 +46,7 @@ KEY_BYTES = 98
 """A collective of TensorFlow's strategies has a new key in each step (tensorflow 2.21), for which every process asks the first
 one. These are the bytes of the request and of its reply, as the mean over two to four processes."""
 _ALIGNED_BYTES = 64
-"""The bytes to a multiple of which TensorFlow rounds up the parts of its rings (`CollectiveAdapter::AlignedChunkElts`,
-2.21)."""
+"""TensorFlow rounds the parts of its rings up to a multiple of this many bytes (`CollectiveAdapter::AlignedChunkElts`, 2.21)."""
 
 
 def holder(
@@ -85,7 +84,7 @@ def holder(
 
 @functools.lru_cache(maxsize=8)
 def _reached(model: ModelSpec) -> float:
-    """Returns how much of what is trained has a gradient: all but what nothing reads in any step."""
+    """Returns the share of the trained numbers that have a gradient: all but those that no step reads."""
     learning = trained(model.params()).values()
     return num_trained(with_gradients(learning)) / num_trained(learning) if learning else 1.0
 
@@ -152,7 +151,7 @@ def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
     are the mean over all ranks.
 
     Args:
-        send: Its operation is one of the backend's `messages`.
+        send: The record, whose operation is one of the backend's `messages`.
         backend: The backend that carries it; one that is not in `FRAMING` sends tensors alone.
         item_bytes: The bytes of one number.
     """
@@ -170,7 +169,7 @@ def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
 
 
 def _framing_bytes(send: Send, backend: str, item_bytes: int) -> float:
-    """Returns what goes with the tensors of one record, before a broadcast's is divided among the ranks."""
+    """Returns the bytes of framing of one record, before those of a broadcast are divided among the ranks."""
     framing, others = FRAMING.get(backend), 1 if send.operation == "send" else send.ranks - 1
     if framing is None:
         return 0
@@ -179,7 +178,7 @@ def _framing_bytes(send: Send, backend: str, item_bytes: int) -> float:
 
 
 def _filled(size: float, ranks: int, backend: str, item_bytes: int) -> float:
-    """Returns the share of a ring's parts that have a number of a small tensor: nothing is sent of the others."""
+    """Returns the share of a ring's parts that hold a number of a small tensor; the other parts are not sent."""
     if backend == "gloo":
         return min(1.0, size / item_bytes / (2 * ranks))
     part = math.ceil(size / ranks)
@@ -187,12 +186,12 @@ def _filled(size: float, ranks: int, backend: str, item_bytes: int) -> float:
 
 
 def agreement(run: Run) -> list[Send]:
-    """Returns what ranks agree on because of techniques, once a step before the update."""
+    """Returns the exchanges by which ranks agree on what techniques need, once a step before the update."""
     return [send for each in used(run.techniques) for send in each.sends_before_update(run)]
 
 
 def reached(run: Run, num_params: int, axis: str, ranks: int) -> list[Send]:
-    """Predicts how ranks exchange which parameters of a user's model got a gradient: a number for each, if some may get none.
+    """Predicts how ranks exchange which parameters of a user's model got a gradient: one number each, if some may get none.
 
     Args:
         run: What is trained.
@@ -206,7 +205,7 @@ def reached(run: Run, num_params: int, axis: str, ranks: int) -> list[Send]:
 
 
 def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
-    """Adds what ranks agree on before the update to what each sends: which parameters got a gradient, and what techniques need.
+    """Inserts what ranks agree on before the update: which parameters got a gradient, and what techniques need.
 
     Args:
         run: What is trained.
@@ -214,19 +213,19 @@ def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
     """
     every = list(sends)
     update = next((number for number, send in enumerate(every) if send.phase == "update"), len(every))
-    ranks = run.num_devices // run.mesh.parts("features")  # along which every rank sees the whole batch
+    ranks = run.num_devices // run.mesh.parts("features")  # along `tensor`, every rank sees the whole batch
     on = reached(run, len(trained(run.workload.model.params())), run.mesh.only_axis, ranks)
     return [*every[:update], *on, *agreement(run), *every[update:]]
 
 
 def symmetric(run: Run, footprints: tuple[Footprint, ...], sends: Iterable[Send], backend: str) -> Ledger:
-    """Returns the ledger of devices that all send alike.
+    """Returns the ledger of devices that all send the same.
 
     Args:
         run: What is trained.
-        footprints: One per device.
+        footprints: The footprints of the devices.
         sends: What each device sends, in order; with local steps, in the last step of a period.
-        backend: What carries them; "memory" has no wire.
+        backend: The backend that carries the sends; "memory" has no wire.
     """
     told, sent = in_order(sends), 0.0
     if backend != "memory":

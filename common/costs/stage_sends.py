@@ -29,8 +29,8 @@ def shared_sends(
         run: What is trained.
         stages: The segments of each stage.
         ranks: The rank along the pipeline that holds each stage.
-        apart: By how much two neighbours along the pipeline differ in their ranks of the run.
-        parts: The number of ranks among which each stage's parameters are in equal parts.
+        apart: The difference between the ranks of two neighbours along the pipeline.
+        parts: The number of equal parts in which ranks hold each stage's parameters.
 
     Yields:
         The rank along the pipeline, and what it sends.
@@ -64,9 +64,9 @@ def boundary_sends(
 
     Args:
         run: What is trained.
-        stages: The segments of each stage, each tensor of whose outputs is a message.
+        stages: The segments of each stage; every output tensor of a stage is a message.
         ranks: The rank along the pipeline that holds each stage.
-        apart: By how much two neighbours along the pipeline differ in their ranks of the run.
+        apart: The difference between the ranks of two neighbours along the pipeline.
         sizes: The bytes of the activations that each stage hands on.
 
     Returns:

@@ -16,7 +16,7 @@ from samestep.common.workload.models.parameters import num_trained, trained
 
 
 def tp(run: Run, backend: str) -> Ledger:
-    """Predicts ranks that hold their shard of each split layer, and all of the rest.
+    """Predicts ranks that hold their shard of each split layer, and everything else in full.
 
     Args:
         run: What is trained.
@@ -31,7 +31,7 @@ def tp(run: Run, backend: str) -> Ledger:
 
 
 def tp_footprints(run: Run) -> tuple[Footprint, ...]:
-    """Predicts the memory of ranks that hold a part of each split layer, and all of the rest."""
+    """Predicts the memory of ranks that hold a part of each split layer, and everything else in full."""
     every = held_params(run).values()
     held = holder(run, sum(param.size for param in every), count=run.num_devices, trained=num_trained(every))
     return (dataclasses.replace(held, activations_bytes=activation_bytes(run)),)

@@ -1,11 +1,11 @@
 """What the textbooks say of a step: one-line formulas that leave out padding, buckets, framing and uneven stages.
 
-They stand beside what `costs/` predicts for a backend, so that a reader sees where theory and backend differ. Letters are
-those of `docs/predicting.md`: a model of Ψ parameters, each with w bytes of weights, g of gradients and k of optimizer
-state, Ψe of them in experts and Ψs elsewhere; N devices, of which d, c, e, s, t, p along data, context, expert, shard, tensor
-and pipe; L blocks that hand on a activations each, over the whole batch, and of whose experts a token takes κ; m micro-batches,
-and v stages for each rank. For activations: B examples of a device or micro-batch, T tokens each, width D, H heads. What is
-sent along each axis is in `common/axes/`, and is added up here.
+They are shown next to what `costs/` predicts for a backend, so a reader sees where theory and backend differ. Letters are those
+of `docs/predicting.md`: a model of Ψ parameters, each with w bytes of weights, g of gradients and k of optimizer state, Ψe of
+them in experts and Ψs elsewhere; N devices, of which d, c, e, s, t, p along data, context, expert, shard, tensor and pipe; L
+blocks that hand on a activations each, over the whole batch, where a token takes κ experts; m micro-batches, and v stages for
+each rank. For activations: B examples of a device or micro-batch, T tokens each, width D, H heads. What is sent along each axis
+is in `common/axes/`, and is added up here.
 
 References:
     Rajbhandari et al., arXiv 1910.02054, sections 3, 5 and 7 (ZeRO); Shoeybi et al., arXiv 1909.08053, section 3 (tensor);
@@ -28,9 +28,9 @@ _ZERO, _MEGATRON = "Rajbhandari et al. 2020", "Narayanan et al. 2021"
 
 
 def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
-    """Returns what the textbooks say of a run; nothing for strategies that they lack, nor for exchanges other than plain sums.
+    """Returns the textbook formulas for a run; nothing for strategies that textbooks lack or exchanges other than plain sums.
 
-    All numbers in these formulas have one size, so of mixed precision they describe only what a device holds.
+    All numbers in these formulas have one size, so for mixed precision they describe only what a device holds.
 
     Args:
         run: What is trained.
@@ -45,9 +45,9 @@ def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
 
 
 def _activations(run: Run) -> tuple[Formula, ...]:
-    """Returns what a transformer's blocks keep, on the first rank of its pipeline; nothing of other models and schedules."""
+    """Returns what a transformer's blocks keep on the first rank of its pipeline; nothing for other models and schedules."""
     sizes, mesh, rows = run.workload.model.facts.sizes, run.mesh, run.batch_size // run.passes
-    if not sizes.layers or sizes.is_gated or sizes.routed_experts:  # the mlps of none of these are counted
+    if not sizes.layers or sizes.is_gated or sizes.routed_experts:  # the formula does not cover their mlps
         return ()
     rows //= mesh.replicas
     for axis in used(mesh):
@@ -61,13 +61,13 @@ def _activations(run: Run) -> tuple[Formula, ...]:
 
 
 def zero(run: Run, stage: int) -> tuple[Formula, ...]:
-    """Returns what the ZeRO paper says of a step.
+    """Returns the formulas of the ZeRO paper for a step.
 
     Args:
         run: What is trained.
         stage: The stage of ZeRO; 0 is plain data parallelism, in which every device holds everything.
     """
-    if run.mesh.parts("stacked") > 1:  # whose experts the paper does not have
+    if run.mesh.parts("stacked") > 1:  # the paper has no experts
         return ()
     model, shards = num_params(run.workload.model), run.mesh.parts("parameters") if stage else 1
     shards = shards if shards > 1 else run.num_devices
@@ -80,7 +80,7 @@ def zero(run: Run, stage: int) -> tuple[Formula, ...]:
     ][stage]
     factor = 3 if stage == 3 else 2
     state = Formula("state", held * model, text, f"{_ZERO}, section {5 if stage else 3}")
-    if run.mesh.parts("positions") > 1:  # attentions send as well, of which the paper knows nothing
+    if run.mesh.parts("positions") > 1:  # attention sends as well, which the paper does not cover
         return (state,)
     sent = factor * (run.num_devices - 1) * weights * model
     return state, Formula("sent", sent, f"{factor} (N - 1) w Ψ", f"{_ZERO}, section 7")
@@ -90,7 +90,7 @@ REPLICATED, ZERO1, ZERO2, ZERO3 = (functools.partial(zero, stage=stage) for stag
 
 
 def split(run: Run) -> tuple[Formula, ...]:
-    """Returns what the papers on Megatron-LM say of a step whose model is split by layers, inside them, or both."""
+    """Returns the formulas of the papers on Megatron-LM for a step whose model is split by layers, inside them, or both."""
     model, mesh, replicas = run.workload.model, run.mesh, math.prod(map(run.mesh.axis, run.mesh.replica_axes))
     each = 2 * run.item_bytes + optimizer_bytes(run, num_params(model)) / num_params(model)
     of_experts = sum(param.size for param in model.params().values() if param.stacked)

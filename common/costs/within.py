@@ -37,7 +37,7 @@ def sends_within(run: Run, rows: int, segments: Sequence[Segment]) -> tuple[list
     backward = []
     for segment, ahead in zip(reversed(stage), reversed(forward), strict=True):
         again, gradients = _again(run, segment, ahead), [each.send for each in reversed(within("backward", segment))]
-        # A gradient in shards is gathered before anything that was kept is asked for.
+        # A sharded gradient is gathered before any saved tensor is asked for.
         first = again and gradients and gradients[0].operation == "all_gather" and not keeps_behind(run, segment)
         backward.append([gradients[0], *again, *gradients[1:]] if first else [*again, *gradients])
     return [[each.send for each in sends] for sends in forward], backward

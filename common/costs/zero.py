@@ -62,7 +62,7 @@ def zero1(run: Run, backend: str) -> Ledger:
 
 
 def zero1_footprints(run: Run) -> tuple[Footprint, ...]:
-    """Predicts the memory of ranks that hold everything, but of the optimizer state only that of some parameters."""
+    """Predicts the memory of ranks that hold everything except optimizer state, of which each holds that of some parameters."""
     (each,) = replicated_footprints(run)
     return tuple(
         dataclasses.replace(each, optimizer_bytes=state_bytes(run, own), count=count) for own, count in _owned(run)
@@ -70,7 +70,7 @@ def zero1_footprints(run: Run) -> tuple[Footprint, ...]:
 
 
 def _owned(run: Run) -> list[tuple[Sequence[Param], int]]:
-    """Returns the parameters that a rank updates, as `owned` does; ZeroRedundancyOptimizer hands out each group by itself."""
+    """Returns the parameters that a rank updates, as `owned` does; ZeroRedundancyOptimizer assigns each group separately."""
     params = run.workload.model.params()
     groups = run.optimizer.groups or (list(params),)
     return owned(run, [[params[name] for name in group] for group in groups], run.num_devices)
@@ -116,11 +116,11 @@ def _fully_sharded(run: Run, frees: bool, backend: str) -> Ledger:
 
 
 def _parts(run: Run, params: Callable[[Mapping[str, Param]], Mapping[str, Param]] = dict) -> list[ShardPart]:
-    """Returns each rank's part of what is in no block, and of each block.
+    """Returns each rank's part of the parameters outside of all blocks, and of each block.
 
     Args:
         run: What is trained.
-        params: Which of their parameters; all, unless given.
+        params: Selects some of their parameters; all by default.
     """
     held = held_params(run)
     together = ({name: held[name] for name in params(block)} for block in gathered_together(run.workload.model))
@@ -156,8 +156,9 @@ def gathered_together(model: ModelSpec) -> list[dict[str, Param]]:
 def _collectives(run: Run, frees: bool) -> Iterator[Send]:
     """Predicts what a rank takes part in during a step.
 
-    In the backward pass a block that was freed is gathered while the one behind it still computes, so it comes before that
-    one's reduce-scatter; but if that one is gathered in one piece, only the first of two (torch 2.13).
+    In the backward pass, a freed block is gathered while the block behind it still computes, so its all-gathers come
+    before that block's reduce-scatters. If that block is gathered in one piece, only the first of two all-gathers does
+    (torch 2.13).
 
     Args:
         run: What is trained.
@@ -192,7 +193,7 @@ def _collectives(run: Run, frees: bool) -> Iterator[Send]:
 
 
 def _sends_inside(run: Run) -> dict[str, list[list[Send]]]:
-    """Phase -> what goes on inside each block; nobody knows in which block the sums of a framework's batch normalization are."""
+    """Returns the exchanges inside each block by phase; the sums of its batch normalization come last."""
     model = run.workload.model
     segments, blocks = model.segments(), [block.name for block in model.facts.blocks if parameters_of(model, block)]
     forward, backward = sends_within(run, run.examples_per_pass, segments)
@@ -213,10 +214,10 @@ def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool, in_two: b
     2.13), so three blocks are alive at a time, counting copies.
 
     Args:
-        blocks: The bytes of what is in no block, and of each block, in order.
+        blocks: The bytes of the parameters outside of all blocks, and of each block, in order.
         freed: Whether a block is freed after its forward pass.
-        buffered: Whether it arrives from other ranks; a single one copies its parameters all the same.
-        in_two: Whether blocks arrive in two buffers, of which the second one's copy frees that of the block before.
+        buffered: Whether blocks arrive from other ranks; a single rank copies its parameters as well.
+        in_two: Whether blocks arrive in two buffers; copying out the second one frees that of the block before.
     """
     peak = kept = previous = 0
     for number, block in enumerate(blocks):

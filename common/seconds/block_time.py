@@ -7,7 +7,7 @@ GPU, which
     moves the numbers between them through its memory: each kernel reads and writes whole tensors
     waits, at each all-reduce along `tensor` and each all-to-all, for the last GPU of the group, and then for the bytes
 
-Activations that are computed again belong to the backward pass. Numbers have two bytes. Scores of the attention pass through
+Recomputing activations counts in the backward pass. Numbers have two bytes. Scores of the attention pass through
 the memory, as they do without a fused attention; Megatron's fused softmax takes only multiples of four heads x sequences.
 
 References:
@@ -28,11 +28,13 @@ from samestep.common.seconds.products import ITEM, expert_seconds, moved_seconds
 from samestep.common.workload.models.block_sizes import BlockSizes
 
 _FORWARD_HOST = 0.45
-"""The share of the host's time that the forward pass takes; chosen by left-out fits, which are as good from 0.4 to 0.46."""
+"""The share of the host's time that the forward pass takes, chosen by fits with held-out rows; 0.4 to 0.46 fit equally well."""
 _FUSED, _SEPARATE = (5, 8), (10, 16)
 """Norms and residuals, forward and backward: how many numbers are read and written for each number of the residual stream, on
-every rank along `tensor`. With separate kernels, each of which reads and writes whole tensors, a norm takes 2 and 5, a sum 3,
-and a sum of two gradients 3. Left-out fits chose the numbers of Megatron's kernels, which do several of these at once."""
+every rank along `tensor`. With separate kernels, each of which reads and writes whole tensors, a norm takes 2 and 5, a
+sum 3, and a sum of two gradients 3. Megatron's kernels do several of these at once; their numbers were chosen by fits
+with held-out rows.
+"""
 _SCORES = (4.5, 5.5)
 """Mask, softmax and dropout, forward and backward: how many numbers are read and written for each score."""
 _LOGIT_BYTES = 20
@@ -47,13 +49,14 @@ class BlockPart(NamedTuple):
 
     Attributes:
         rows: Sequences of the micro-batch.
-        tensor: GPUs that share each matrix.
-        forward_passes: How often the forward pass is computed: twice, if once more in the backward pass; 1.5 if half of it is.
+        tensor: The number of GPUs that share each matrix.
+        forward_passes: How often the forward pass is computed: 2 if it is recomputed in the backward pass, 1.5 if half
+            of it is.
         fused_attention: Whether scores stay on the chip.
-        separate_kernels: Whether each norm and each residual sum is a kernel.
+        separate_kernels: Whether each norm and each residual sum is a separate kernel.
         positions: The number of GPUs that share the positions of a sequence.
         owners: The number of GPUs that share the experts.
-        others: The axes along which it exchanges all to all: each with its size, and how far apart two neighbours are.
+        others: The axes along which it runs all-to-alls, each with its size and the distance between two neighbours.
         splits_sequence: Whether norms and residuals are split along `tensor` as well.
         is_mixture: Whether the block has experts in place of an mlp.
     """
@@ -77,7 +80,7 @@ class Passes:
     Attributes:
         alone: Seconds without any exchange.
         seconds: Seconds with the all-reduces along `tensor`.
-        beside: Axis -> seconds of the exchanges along it, which are added.
+        beside: Further axis -> the seconds of the exchanges along it, which come on top.
     """
 
     alone: float
@@ -97,7 +100,7 @@ def block_time(shape: BlockSizes, part: BlockPart, machine: Machine) -> Passes:
     Args:
         shape: The shape of the model.
         part: The part of it that a GPU has.
-        machine: What it runs on.
+        machine: The machine that it runs on.
     """
     tokens, tensor = part.rows * shape.context / part.positions, part.tensor
     attention = _fused_attention if part.fused_attention else _attention
@@ -129,7 +132,7 @@ def block_time(shape: BlockSizes, part: BlockPart, machine: Machine) -> Passes:
 
 
 def _all_to_all(shape: BlockSizes, tokens: float, part: BlockPart, machine: Machine) -> dict[str, float]:
-    """Returns the seconds of the exchanges of a pass along each further axis: as many bytes forward and backward."""
+    """Returns the seconds of a pass's exchanges along each further axis; forward and backward passes exchange the same bytes."""
     queries, taken = shape.values + shape.heads * shape.rotary_width, shape.top_k if part.is_mixture else 0
     attention, found = (queries, shape.key_width, shape.of_head, shape.values), dict[str, float]()
     for name, ranks, stride in part.others:
@@ -163,8 +166,8 @@ def head_time(shape: BlockSizes, rows: float, tensor: int, machine: Machine) -> 
     Args:
         shape: The shape of the model.
         rows: Sequences of the micro-batch, or the part of them that a GPU has.
-        tensor: GPUs that share the vocabulary.
-        machine: What it runs on.
+        tensor: The number of GPUs that share the vocabulary.
+        machine: The machine that it runs on.
     """
     tokens, columns = rows * shape.context, shape.vocabulary / tensor
     flops = 3 * 2 * tokens * shape.width * columns
@@ -184,19 +187,21 @@ def embedding_seconds(shape: BlockSizes, rows: float, tensor: int, machine: Mach
     Args:
         shape: The shape of the model.
         rows: Sequences of the micro-batch, or the part of them that a GPU has.
-        tensor: GPUs that share the vocabulary.
-        machine: What it runs on.
+        tensor: The number of GPUs that share the vocabulary.
+        machine: The machine that it runs on.
     """
     return _exchange(rows * shape.context * shape.width, tensor, machine) if tensor > 1 else 0.0
 
 
 def _exchange(numbers: float, tensor: int, machine: Machine) -> float:
-    """Returns an all-reduce along `tensor`: how late the last GPU is, then the bytes."""
+    """Returns the seconds of an all-reduce along `tensor`: the delay of the last GPU, then the bytes."""
     return machine.wait_seconds * last_of(tensor) + all_reduce_seconds(machine, ITEM * numbers, tensor)
 
 
 def _between(shape: BlockSizes, tokens: float, part: BlockPart, machine: Machine) -> tuple[float, float]:
-    """Returns what lies between matrices: norms and residuals on every rank unless the sequence is split, activations in parts.
+    """Returns the seconds of what lies between matrix products: norms and residuals on every rank, and activations in parts.
+
+    If the sequence is split, norms and residuals are in parts as well.
 
     A mixture also copies tokens, which are sorted by experts and added up again.
     """
@@ -210,14 +215,16 @@ def _between(shape: BlockSizes, tokens: float, part: BlockPart, machine: Machine
 
 
 def _of_mixture(shape: BlockSizes) -> tuple[int, int]:
-    """Returns the hidden units that a token meets in a mixture, and the numbers read and written to copy it, of its width."""
+    """Returns the hidden units that a token meets in a mixture, and how many numbers copying moves, as multiples of its width."""
     return shape.shared_hidden + shape.top_k * shape.expert_hidden, 2 * (1 + shape.top_k)
 
 
 def _attention(shape: BlockSizes, matrices: float, machine: Machine) -> tuple[float, float]:
-    """Returns the attention with all scores in memory, of so many heads x sequences: two products forward, four backward.
+    """Returns the seconds of attention with all scores in memory: two products forward, four backward.
 
-    A product either computes or writes its scores, whichever is slower.
+    `matrices` is the number of heads x sequences.
+
+    A product takes as long as computing or writing its scores, whichever is slower.
     """
     scores = matrices * shape.context**2
     once = scores * ITEM / (machine.memory_bytes_per_second * machine.attention_share)
@@ -227,7 +234,7 @@ def _attention(shape: BlockSizes, matrices: float, machine: Machine) -> tuple[fl
 
 
 def _fused_attention(shape: BlockSizes, matrices: float, machine: Machine) -> tuple[float, float]:
-    """Returns the attention without scores in memory: only what the mask leaves, two products forward and five backward."""
+    """Returns the seconds of attention without scores in memory: what the mask leaves, two products forward, five backward."""
     flops = matrices * shape.context**2 * (shape.score_width)
     product = flops / (machine.peak_flops_per_second * machine.fused_attention_share)
     return 2 * product, 5 * product

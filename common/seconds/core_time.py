@@ -1,9 +1,9 @@
 """The seconds of a step on the cores of a machine that was measured, for any model and any strategy with a ledger.
 
-A step takes, one after the other, since a process computes and exchanges on one core:
+A process computes and exchanges on one core, so a step takes all of these, one after the other:
 
     matrices      three times the FLOPs of the forward pass (four where activations are computed again), at the rate that was
-                  measured for matrices of their size; frozen layers have no gradient by their weights, and there is no backward
+                  measured for matrices of their size; frozen layers have no gradient of their weights, and there is no backward
                   pass before the first trained layer
     elements      what the layers keep, each element at the measured seconds of an elementwise operation with its gradient
     overhead      what a step of the strategy takes besides arithmetic and bytes, as tiny models showed: a time for each step, and
@@ -35,7 +35,7 @@ from samestep.common.workload.pipeline_schedule import SCHEDULES, stages_of_rank
 from samestep.common.workload.saved import BEHIND
 
 PART_OF_AXIS = {"tensor": "tensor_exchange", "pipe": "pipeline_sends", "data": "data_exchange"}
-"""Axis -> the part of a step for what is exchanged along it; everything that is along no other axis is along `data`."""
+"""Axis -> the part of a step for what is exchanged along it; everything else counts as along `data`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,9 +92,10 @@ def core_time(run: Run, backend: str, machine: Machine, cores: Cores) -> StepTim
 
     Args:
         run: The run whose step is timed.
-        backend: What carries its exchanges.
-        machine: Its rates of memory and links; links that are slower than measured slow down all sends.
-        cores: What was measured.
+        backend: The backend that carries its exchanges.
+        machine: The machine, for its rates of memory and links; links that are slower than measured slow down all
+            sends.
+        cores: The measured rates of its cores.
     """
     taken = BatchSplit.by(run)
     stages = stages_of_ranks(run.workload.model, taken.schedule, run.mesh)
@@ -105,7 +106,7 @@ def core_time(run: Run, backend: str, machine: Machine, cores: Cores) -> StepTim
     microbatches = taken.microbatches(run)
     few = min(microbatches, len(held))
     ledger, exchanges = _exchanges(run, few, backend, taken, machine, cores)
-    if microbatches > 2 * few:  # what is exchanged grows evenly with them
+    if microbatches > 2 * few:  # exchanges grow linearly with the micro-batches
         _, twice = _exchanges(run, 2 * few, backend, taken, machine, cores)
         exchanges = {name: each + (twice[name] - each) * (microbatches / few - 1) for name, each in exchanges.items()}
     elif microbatches > few:
@@ -124,7 +125,7 @@ def core_time(run: Run, backend: str, machine: Machine, cores: Cores) -> StepTim
 def _exchanges(
     run: Run, microbatches: int, backend: str, taken: BatchSplit, machine: Machine, cores: Cores
 ) -> tuple[Ledger, dict[str, float]]:
-    """Returns the ledger of a step with so many micro-batches, and what its sends take along each axis."""
+    """Returns the ledger of a step with that many micro-batches, and the seconds of its sends along each axis."""
     replicas = run.mesh.replicas
     run = dataclasses.replace(run, batch_size=replicas * microbatches * taken.microbatch_size)
     if taken.is_staged(run):
@@ -149,7 +150,7 @@ def axis_of(send: Send) -> str:
 def _pass_seconds(
     run: Run, segments: Sequence[Segment], taken: BatchSplit, cores: Cores, ahead: Sequence[Segment]
 ) -> float:
-    """Returns the arithmetic of a micro-batch on one rank, forward and backward; forward alone `ahead` of all that is trained."""
+    """Returns the seconds of a micro-batch's arithmetic on one rank; segments `ahead` of all trained ones only go forward."""
     model, parts, rows = run.workload.model, run.mesh.parts("features"), taken.microbatch_size
     kept = KEPT[model.name](model, run.item_bytes) if model.name in KEPT else {}
     seconds = 0.0
@@ -168,7 +169,7 @@ def _pass_seconds(
 
 
 def _matmul_rate(cores: Cores, size: float) -> float:
-    """Returns the rate of matrices of a size, between the two sizes next to it that were measured."""
+    """Returns the rate for matrices of a size, interpolated between the two nearest sizes that were measured."""
     sizes = list(cores.matmul)
     place = bisect.bisect(sizes, size)
     if place in (0, len(sizes)):
@@ -179,7 +180,7 @@ def _matmul_rate(cores: Cores, size: float) -> float:
 
 
 def _send_seconds(send: Send, machine: Machine, cores: Cores) -> float:
-    """Returns a record of sends. They were measured between two ranks: rings of n ranks take n - 1 turns."""
+    """Returns the seconds of a record of sends. They were measured between two ranks: rings of n ranks take n - 1 turns."""
     turns = 1 if send.operation == "send" else send.ranks - 1
     share = {"all_reduce": 2 / send.ranks, "reduce_scatter": 2 / send.ranks, "broadcast": 1 / turns}.get(
         send.operation, 1.0

@@ -31,9 +31,9 @@ class Computed(NamedTuple):
     """The passes of a stage, which hide exchanges.
 
     Attributes:
-        layers: Its blocks, each of which is exchanged separately.
+        layers: The number of its blocks, each of which is exchanged separately.
         forward: Seconds that the forward pass of a micro-batch computes.
-        backward: The same for the backward pass.
+        backward: Seconds that the backward pass of a micro-batch computes.
         links: Seconds in which the passes keep a link busy themselves.
     """
 
@@ -48,9 +48,9 @@ def data_exchange(layout: Layout, sizes: Mapping[SumGroup, float], passes: Compu
 
     Args:
         layout: How the step is spread.
-        sizes: Group of GPUs that share parameters -> how many of these a GPU would hold unsharded.
+        sizes: Group of GPUs that share parameters -> how many of these parameters a GPU would hold unsharded.
         passes: The passes of a micro-batch.
-        machine: What it runs on.
+        machine: The machine that it runs on.
     """
     halves, count = _halves(layout, sizes, passes.layers, machine), layout.microbatches
     gathers = count if layout.pipe == 1 else 1
@@ -90,7 +90,7 @@ def _halves(
 
 
 def _added(links: Links, computed: float, passes: Computed, machine: Machine) -> float:
-    """Returns the seconds by which exchanges make a pass longer that computes meanwhile."""
+    """Returns the seconds by which exchanges prolong a pass that computes at the same time."""
     slower = _EXCHANGE_PROCESSORS / machine.processors
     added = [0.0]
     for link, seconds in links.items():
@@ -100,5 +100,5 @@ def _added(links: Links, computed: float, passes: Computed, machine: Machine) ->
 
 
 def _share(computed: float, passes: Computed) -> float:
-    """Returns what one of the two passes is of both."""
+    """Returns the share of one pass in the time of both."""
     return computed / (passes.forward + passes.backward)

@@ -22,21 +22,21 @@ def spans_nodes(machine: Machine, ranks: int, stride: int) -> bool:
     """Returns whether a group of ranks does not fit into a node.
 
     Args:
-        machine: What it runs on.
+        machine: The machine that the ranks run on.
         ranks: The number of ranks.
-        stride: How far apart two of them are.
+        stride: The distance between two neighbours, in ranks.
     """
     return ranks * stride > machine.gpus_per_node
 
 
 def all_reduce_seconds(machine: Machine, size: float, ranks: int, stride: int = 1) -> float:
-    """Returns the seconds in which the bytes of an all-reduce are on the links.
+    """Returns the seconds that the bytes of an all-reduce take on the links.
 
     Args:
-        machine: What it runs on.
+        machine: The machine that the ranks run on.
         size: The bytes that are summed.
         ranks: The number of ranks that take part.
-        stride: How far apart two of them are; the ranks between them run all-reduces at the same time.
+        stride: The distance between two neighbours, in ranks; the ranks between them run all-reduces at the same time.
     """
     if ranks == 1:
         return 0.0
@@ -48,14 +48,14 @@ def all_reduce_seconds(machine: Machine, size: float, ranks: int, stride: int = 
 
 
 def ring_delay(machine: Machine, ranks: int, stride: int = 1) -> float:
-    """Returns the least seconds of a gathering or a reduction around a ring, which visits every rank, for any number of bytes.
+    """Returns the least seconds that a gathering or a reduction around a ring, which visits every rank, takes for any size.
 
     An all-reduce over many nodes uses trees, whose delay is negligible.
 
     Args:
-        machine: What it runs on.
+        machine: The machine that the ranks run on.
         ranks: The number of ranks that take part.
-        stride: How far apart two of them are.
+        stride: The distance between two neighbours, in ranks.
     """
     if ranks == 1:
         return 0.0
@@ -65,13 +65,13 @@ def ring_delay(machine: Machine, ranks: int, stride: int = 1) -> float:
 
 
 def all_to_all_seconds(machine: Machine, size: float, ranks: int, stride: int = 1) -> float:
-    """Returns the seconds in which the bytes of an all-to-all are on the links; those inside a node and others run at once.
+    """Returns the seconds that the bytes of an all-to-all take on the links; those inside a node and others run at once.
 
     Args:
-        machine: What it runs on.
+        machine: The machine that the ranks run on.
         size: The bytes that a rank has for all ranks, itself included.
         ranks: The number of ranks that take part.
-        stride: How far apart two of them are; the ranks between them exchange at the same time.
+        stride: The distance between two neighbours, in ranks; the ranks between them exchange at the same time.
     """
     if ranks == 1:
         return 0.0
@@ -82,13 +82,14 @@ def all_to_all_seconds(machine: Machine, size: float, ranks: int, stride: int = 
 
 
 def send_seconds(machine: Machine, size: float, distance: int, num_gpus: int) -> float:
-    """Returns the seconds of a send while all GPUs send as much; both directions run at once.
+    """Returns the seconds of a send while all GPUs send the same amount; both directions run at once.
 
-    A pipeline moves at the pace of its slowest link. If its GPUs span nodes, that is a link between two nodes: as many GPUs of
-    a node send to another node as the receivers are ranks away, at most all of them.
+    A pipeline moves at the pace of its slowest link. If its GPUs span nodes, that is a link between two nodes. The
+    number of a node's GPUs that send to another node is the distance of the receivers in ranks, and at most all of
+    them.
 
     Args:
-        machine: What it runs on.
+        machine: The machine that the GPUs are in.
         size: The bytes that a GPU sends.
         distance: How far away the receiver is, in ranks.
         num_gpus: The number of GPUs.

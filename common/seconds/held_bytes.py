@@ -27,11 +27,11 @@ from samestep.common.workload.split import even_split_table
 _CUBLAS_BYTES = 2 * 32 * 2**20
 """The bytes of cuBLAS' workspaces: one for the thread of the forward pass, and one for that of the backward pass."""
 _TRANSFORMER_ENGINE_BYTES = 32 * 2**20
-"""Its workspace on GPUs from Hopper on; 4 MiB on older ones."""
+"""The bytes of Transformer Engine's workspace on GPUs from Hopper on; on older ones it has 4 MiB."""
 _LOGIT_BYTES = 6
 """The bytes of a logit: itself, and its probability in four bytes, which becomes its gradient."""
 _SHARDED_LOGIT_BYTES = 12
-"""The same without Megatron's fusion: the logit, its copy in four bytes, and the gradients of both."""
+"""The bytes of a logit without Megatron's fusion: itself, its copy in four bytes, and the gradients of both."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,9 @@ class MegatronLayout:
     """How Megatron-LM spreads a model, as far as memory depends on it.
 
     Attributes:
-        tensor: GPUs that share each matrix.
+        tensor: The number of GPUs that share each matrix.
         pipe: The number of GPUs that share the layers.
-        chunks: The number of stages of each GPU of the pipeline.
+        chunks: The number of stages on each GPU of the pipeline.
         data: The number of replicas.
         microbatch_size: The number of sequences of a pass.
         is_tied: Whether the head is the table of tokens.
@@ -79,13 +79,13 @@ def megatron_bytes(shape: BlockSizes, held: MegatronLayout) -> tuple[float, floa
 
 
 def _workspace_bytes(shape: BlockSizes, held: MegatronLayout) -> int:
-    """Returns what kernels keep for good; Megatron's own attention keeps room for the scores of one layer."""
+    """Returns the bytes that kernels keep permanently; Megatron's own attention keeps room for the scores of one layer."""
     scores = held.microbatch_size * shape.heads // held.tensor * shape.context**2
     return _CUBLAS_BYTES + (ITEM * scores if held.is_local else _TRANSFORMER_ENGINE_BYTES)
 
 
 def _received_bytes(shape: BlockSizes, held: MegatronLayout) -> int:
-    """Returns what the stages of a pipeline's last rank still hold after a step: their last input, and its gradient.
+    """Returns the bytes that the stages of a pipeline's last rank hold after a step: their last input and its gradient.
 
     The model refers to its input until it gets the next one, and the input to its gradient, which was sent back. At the
     peak, inputs are those of micro-batches in flight, which are counted there, and have no gradient yet.
@@ -95,7 +95,7 @@ def _received_bytes(shape: BlockSizes, held: MegatronLayout) -> int:
 
 
 def _last_rank_params(shape: BlockSizes, held: MegatronLayout) -> int:
-    """Returns the elements on the last rank of the pipeline: its blocks, the last norm, the head; on one stage all."""
+    """Returns the elements on the last rank of the pipeline: its blocks, the last norm and the head; of one stage, all."""
     model = _model(shape)
     split = even_split_table(model, held.tensor)
     segments = model.segments()
@@ -113,7 +113,7 @@ def _model(shape: BlockSizes) -> DecoderSpec:
 
 
 def _block_bytes(shape: BlockSizes, rows: int, tensor: int, fused_attention: bool) -> float:
-    """Returns the textbook's 34 bytes of each number of the stream, with fewer keys and values; and 5 of each score."""
+    """Returns a block's bytes: the textbook's 34 for each number of the stream, fewer with fewer keys; and 5 for each score."""
     keys = shape.key_width / shape.width
     inside = 2 + 4 * keys + 2 + 4 * shape.hidden / shape.width
     stream = rows * shape.context * shape.width * (10 + inside / tensor)
@@ -148,7 +148,7 @@ def sharded_bytes(shape: BlockSizes, layout: Layout) -> float:
 
 
 def _passes_in_flight(layout: Layout) -> int:
-    """Returns the most micro-batches that the first rank has gone forward with, each through one of its stages."""
+    """Returns the most forward passes in flight on the first rank, each a micro-batch through one of its stages."""
     if layout.pipe == 1:
         return 1
     candidates = in_flight(layout.schedule, layout.pipe, 0, layout.microbatches)

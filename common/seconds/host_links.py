@@ -25,11 +25,11 @@ header, checksum and gap are 38, and the headers of IP and TCP with time stamps 
 
 
 def with_links(machine: Machine, bandwidth: str) -> Machine:
-    """Returns a machine as one of several that have links to each other.
+    """Returns a machine as one of several that are linked to each other.
 
     Args:
         machine: The measurements of one machine alone.
-        bandwidth: What the link of each carries in either direction, as in 1gbit.
+        bandwidth: The rate of each machine's link in either direction, such as 1gbit.
 
     Raises:
         ConfigError: No link has that bandwidth.
@@ -49,7 +49,7 @@ def over_hosts(time: StepTime, passed: Mapping[str, float], machine: Machine) ->
     Args:
         time: The parts if all processes were on one host.
         passed: What passes the link of the busiest host, as `busiest` returns it.
-        machine: A host, with what its link carries.
+        machine: A host, with the rate of its link.
     """
     rate, parts = machine.network_bytes_per_second * machine.network_share, time.parts()
     linked = {PART_OF_AXIS[axis]: size / rate for axis, size in passed.items()}
@@ -81,7 +81,7 @@ def busiest(run: Run, per_host: int) -> dict[str, float]:
 
 
 def _together(sends: Sequence[Send]) -> Iterator[Send]:
-    """Yields one record for those that go the same way, each of which has the same links."""
+    """Merges sends that go the same way, and so over the same links, into one record each."""
     alike: dict[tuple[object, ...], list[Send]] = {}
     for send in sends:
         way = (send.operation, send.group, send.ranks, send.to, send.source, axis_of(send))

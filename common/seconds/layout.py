@@ -1,4 +1,4 @@
-"""How a step of a transformer is spread over GPUs, and who shares what of its parameters."""
+"""How a step of a transformer is spread over GPUs, and which GPUs share which of its parameters."""
 
 import dataclasses
 import functools
@@ -46,7 +46,7 @@ class Layout:
         microbatch_size: The number of sequences of a pass of one replica.
         data: The number of replicas, or of shards if `sharding` is set.
         shard: The number of shards of each replica, all of whose state is sharded (`sharding` 3).
-        tensor: GPUs that share each matrix.
+        tensor: The number of GPUs that share each matrix.
         pipe: The number of GPUs that share the layers.
         beside: Further axes; the file of each in `common/axes/` says what is exchanged along it.
         schedule: The schedule of the pipeline, a key of `SCHEDULES`.
@@ -56,7 +56,7 @@ class Layout:
             it is.
         overlaps: Whether gradients and parameters are exchanged while other layers compute, as DDP and FSDP do.
         fused_attention: Whether the scores of the attention stay on the chip.
-        separate_kernels: Whether each norm and each residual sum is a kernel, as in PyTorch without a compiler.
+        separate_kernels: Whether each norm and each residual sum is a separate kernel, as in PyTorch without a compiler.
         splits_sequence: Whether norms and residuals are split along `tensor` as well.
         shards_along_expert: Whether `shard` also shards everything but the experts along `expert`; otherwise GPUs along it hold
             the same.
@@ -117,7 +117,7 @@ class Layout:
             return SumGroup(1, tensor, replicas * owners, tensor)
         if self.shards_along_expert:
             return SumGroup(self.shard * owners, tensor, replicas, tensor * owners * self.shard)
-        # Replicas along `expert` are near, others far: as many groups meet in a node as if all were as far apart.
+        # Replicas along `expert` are near, others far: as many groups meet in a node as if all replicas were far apart.
         apart = tensor * (self.shard if replicas > 1 else 1)
         return SumGroup(self.shard, tensor * owners, replicas * owners, apart)
 
@@ -129,5 +129,5 @@ class Layout:
 
     @property
     def _replicas(self) -> int:
-        """How many GPUs have the same of all parameters."""
+        """The number of GPUs that hold the same of all parameters, including the same experts."""
         return self.data * math.prod(map(self.beside.axis, self.beside.expert_replica_axes))

@@ -25,10 +25,10 @@ class Rate:
     """The limits of a rate in a file.
 
     Attributes:
-        least: The smallest value that any machine has.
-        most: The largest.
+        least: The smallest value that is accepted.
+        most: The largest value that is accepted.
         unit: Its unit.
-        is_measured: Whether only measurements have it, and no data sheet.
+        is_measured: Whether it comes from measurements alone, and not from a data sheet.
         may_lack: Whether a file may leave it out without a default.
     """
 
@@ -122,7 +122,7 @@ def load_machine(name: str) -> Machine:
     """Reads a machine.
 
     Args:
-        name: That of a file in `common/seconds/machines/`, or a path that ends in `.toml`.
+        name: The name of a file in `common/seconds/machines/`, or a path that ends in `.toml`.
 
     Raises:
         ConfigError: The file does not exist, or a rate is missing, unknown or absurd.

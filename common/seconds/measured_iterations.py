@@ -1,6 +1,6 @@
 """The measured iterations of vTrain (`common/seconds/vtrain`, MIT licence): what ran, and how long it took.
 
-Rows on up to 8 GPUs are of one server, the others of a cluster.
+Rows with up to 8 GPUs were measured on one server, the others on a cluster.
 
 The rows on one server are predicted without recomputation, although the paper says that they have it: with it, the large ones
 would have exceeded the peak of an A100, given what their other kernels must move. Their head, if the vocabulary is not split,
@@ -67,12 +67,12 @@ class MeasuredIteration:
 
     @property
     def family(self) -> str:
-        """The models of one hidden size."""
+        """The name of all models of this hidden size."""
         return f"hidden {self.shape.width}"
 
     @property
     def model(self) -> str:
-        """The model."""
+        """The name of the model."""
         return f"{self.family}, {self.shape.layers} layers"
 
     @property
@@ -84,7 +84,7 @@ class MeasuredIteration:
 
     @property
     def layout_name(self) -> str:
-        """The sizes along the axes."""
+        """The sizes along the axes, as in t8 d2 p1."""
         return f"t{self.layout.tensor} d{self.layout.data} p{self.layout.pipe}"
 
     @property
@@ -150,6 +150,6 @@ def _row(line: Mapping[str, str], where: str) -> MeasuredIteration:
 
 
 def _shape(layers: int, width: int, heads: int, context: int, parts: int) -> BlockSizes:
-    """Returns a GPT whose vocabulary is padded to a multiple of so many parts."""
+    """Returns a GPT whose vocabulary is padded to a multiple of `parts`."""
     vocabulary = -(-VOCABULARY // parts) * parts
     return BlockSizes(layers, width, heads, heads, 4 * width, False, context, vocabulary)

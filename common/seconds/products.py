@@ -15,15 +15,15 @@ ITEM = 2
 _TILE_ROWS = 128
 _TILE, _SMALL_TILE = _TILE_ROWS * 256, _TILE_ROWS * 128
 _SMALL_TILE_COST = 1.3
-"""The time of a number of a matrix in small tiles, as a multiple of that in large ones; chosen by left-out fits."""
+"""The time for a number of a matrix in small tiles, as a multiple of that in large ones; chosen by fits with held-out rows."""
 
 
 def moved_seconds(machine: Machine, size: float) -> float:
-    """Returns the seconds in which bytes are read or written once.
+    """Returns the seconds that it takes to read or write bytes once.
 
     Args:
-        machine: What it runs on.
-        size: The bytes.
+        machine: The machine whose memory is meant.
+        size: The number of bytes.
     """
     return size / (machine.memory_bytes_per_second * machine.memory_share)
 
@@ -31,12 +31,12 @@ def moved_seconds(machine: Machine, size: float) -> float:
 def product_seconds(tokens: float, products: Iterable[tuple[float, float]], machine: Machine) -> tuple[float, float]:
     """Returns the seconds of products with weights, forward and backward.
 
-    Each has another product of the same size for the gradient of its inputs, and one for that of its weights.
+    Backward, each has one product of the same size for the gradient of its inputs, and one for that of its weights.
 
     Args:
         tokens: The number of rows of the inputs.
         products: The numbers of inputs and outputs of each product.
-        machine: What it runs on.
+        machine: The machine that it runs on.
     """
     ahead = back = 0.0
     for inputs, outputs in products:
@@ -47,7 +47,7 @@ def product_seconds(tokens: float, products: Iterable[tuple[float, float]], mach
 
 
 def _rounds(rows: float, columns: float, machine: Machine) -> float:
-    """Returns how many numbers would take as long if every processor were busy, in the better of two sizes of tiles."""
+    """Returns how many numbers take this time if every processor is busy, with the better of two sizes of tiles."""
     large, small = machine.processors * _TILE, machine.processors * _SMALL_TILE
     numbers = rows * columns
     return min(math.ceil(numbers / large) * large, math.ceil(numbers / small) * small * _SMALL_TILE_COST)
@@ -56,15 +56,15 @@ def _rounds(rows: float, columns: float, machine: Machine) -> float:
 def expert_seconds(shape: BlockSizes, tokens: float, ranks: int, tensor: int, machine: Machine) -> tuple[float, float]:
     """Returns the seconds of a rank's experts, forward and backward: their products run side by side, in separate tiles.
 
-    All experts are assumed to take equally many tokens. With few tokens each, reading their weights takes longer than
-    multiplying.
+    All experts are assumed to take the same number of tokens. With few tokens each, reading their weights takes longer
+    than multiplying.
 
     Args:
         shape: The shape of the model.
         tokens: The tokens of a rank before the exchange, each of which takes `top_k` experts.
         ranks: The number of ranks that share the experts.
         tensor: The number of ranks that share each expert.
-        machine: What it runs on.
+        machine: The machine that it runs on.
     """
     here = shape.routed_experts / ranks
     of_each = tokens * shape.top_k / here

@@ -29,7 +29,7 @@ LEFT_OUT = _FOLDER / "left-out.toml"
 CAUSES = _FOLDER / "causes.toml"
 """Table -> figure whose prediction is far off -> why."""
 FAR = 0.15
-"""The error from which on a published figure is listed with its cause."""
+"""The error from which a published figure is listed with its cause."""
 _FLOAT8 = 70.9 / 80.3
 """The shares of the peak of the best products in float8 and in bfloat16 on an H100 (`common/seconds/published/README.md`)."""
 _FIRST_FLASH_ATTENTION = 0.5
@@ -96,7 +96,7 @@ class PublishedStep:
         """Predicts its seconds.
 
         Args:
-            machine: What it ran on.
+            machine: The machine that it ran on.
         """
         used = _in_float8(machine) if self.is_float8 else machine
         kind = "float8" if self.is_float8 else "bfloat16"
@@ -117,7 +117,7 @@ def published_steps(name: str) -> tuple[PublishedStep, ...]:
 
 
 def _in_float8(machine: Machine) -> Machine:
-    """Returns the machine if its matrices are of float8; the attention is not."""
+    """Returns the machine with matrix products in float8; attention stays in bfloat16."""
     return dataclasses.replace(
         machine,
         peak_flops_per_second=2 * machine.peak_flops_per_second,
@@ -178,7 +178,7 @@ def megatron() -> list[Compared]:
 def megatron_a100() -> list[Compared]:
     """Compares GPT on 8 to 3,360 A100 in nodes with 8 x 200 Gbit/s, split along tensor, pipe and data: seconds of a step.
 
-    Where a paper does not say how many sequences a micro-batch has, it is the fastest of up to eight.
+    Where a paper does not say how many sequences a micro-batch has, the fastest number of up to eight is taken.
     """
     machine = dataclasses.replace(load_machine("a100-80gb"), network_bytes_per_second=200e9)
     found = []
@@ -204,7 +204,7 @@ def megatron_a100() -> list[Compared]:
 
 
 def _seconds_at(teraflops: float, shape: BlockSizes, layout: Layout) -> float:
-    """Returns the seconds of a step by the rate that Narayanan et al. print, and their formula for its FLOPs (equation 3)."""
+    """Returns the seconds of a step from the rate that Narayanan et al. print and their formula for its FLOPs (equation 3)."""
     tokens, width = layout.batch_size * shape.context, shape.width
     more = 1 + shape.context / (6 * width) + shape.vocabulary / (16 * shape.layers * width)
     return 96 * tokens * shape.layers * width**2 * more / (teraflops * 1e12 * layout.num_gpus)

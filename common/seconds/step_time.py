@@ -36,16 +36,16 @@ _UPDATE_BYTES = 36
 
 @dataclasses.dataclass(frozen=True)
 class StepTime:
-    """The parts of a step, in seconds. Time that one part hides of another is counted once, so the parts add up.
+    """The parts of a step, in seconds. Time in which one part hides another is counted once, so the parts add up.
 
     Attributes:
         compute: Matrix products and what lies between them, on the slowest stage.
         tensor_exchange: All-reduces along `tensor`.
-        pipeline_bubble: In which a stage waits for the first or the last micro-batches.
-        pipeline_sends: What stages send each other.
-        data_exchange: The seconds of gradients and parameters along `data` and `shard`, as far as nothing hides it.
+        pipeline_bubble: The time in which a stage waits for the first or the last micro-batches.
+        pipeline_sends: The sends between stages.
+        data_exchange: The exchange of gradients and parameters along `data` and `shard`, as far as nothing hides it.
         optimizer: The update.
-        beside: Further axes, along which blocks exchange all to all -> the seconds of that.
+        beside: Further axis, along which blocks run all-to-alls -> the seconds of these.
     """
 
     compute: float
@@ -58,7 +58,7 @@ class StepTime:
 
     @classmethod
     def of(cls, parts: Mapping[str, float]) -> "StepTime":
-        """Returns the step with the parts that `parts` returns."""
+        """Returns the step that has these parts, named as `parts` names them."""
         beside = {name: parts[f"{name}_exchange"] for name in exchanging_in_blocks()}
         return cls(**{name: parts[name] for name in _OWN_PARTS}, beside=beside)
 
@@ -83,7 +83,7 @@ def step_time(shape: BlockSizes, layout: Layout, machine: Machine) -> StepTime:
     Args:
         shape: The shape of the model.
         layout: How the step is spread.
-        machine: What it runs on.
+        machine: The machine that it runs on.
     """
     rows, count, pipe = layout.microbatch_size, layout.microbatches, layout.pipe
     layers, here = math.ceil(shape.layers / pipe), rows / layout.beside.parts("positions")
@@ -138,7 +138,7 @@ def _stage(shape: BlockSizes, layout: Layout, layers: int, machine: Machine) -> 
 
 
 def _sizes(shape: BlockSizes, layout: Layout, layers: int) -> dict[SumGroup, float]:
-    """Returns who shares parameters -> how many of them a GPU of the stage would hold unsharded."""
+    """Returns how many parameters a GPU of the stage would hold unsharded, by the group that shares them."""
     mixtures = shape.num_mixtures(layers, layout.pipe)
     blocks = (layers - mixtures) * shape.block_params + mixtures * shape.mixture_params
     found = {layout.group: (blocks + shape.vocabulary * shape.width) / layout.tensor}

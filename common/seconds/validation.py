@@ -2,7 +2,7 @@
 
 A row that constants were fitted to is predicted with others: those of a fit that left out every row of its model
 (`left-out.toml`, which `python -m benchmarks.predicting.fit_machine` writes). So no row is judged by constants that have seen
-it. Stricter checks leave out all models of its hidden size, or everything that is equally large.
+it. Stricter checks leave out all models of its hidden size, or everything that is as large as it.
 """
 
 import dataclasses
@@ -25,9 +25,9 @@ SMALLER: Mapping[str, Callable[[MeasuredIteration], bool]] = {
     "fitted to one node": lambda row: row.is_one_node,
     "fitted to hidden 1024": lambda row: row.shape.width <= 1024,
 }
-"""What the constants of an extrapolation were fitted to -> whether a row is part of that; larger rows are then predicted."""
+"""The name of what an extrapolation is fitted to -> whether a row belongs to it; the other, larger rows are then predicted."""
 FAR = 0.25
-"""The error from which on a row is listed with its suspected cause."""
+"""The error from which a row is listed with its suspected cause."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Compared:
         name: What was measured.
         groups: The groups of rows that it counts in.
         measured: Its value.
-        predicted: What the cost model says.
+        predicted: The prediction of the cost model.
         problem: The problem for which a layout is chosen; rows of one problem are ranked by their predictions. "" for none.
     """
 
@@ -77,7 +77,7 @@ class Score:
 
 
 def score(compared: Sequence[Compared]) -> Score:
-    """Adds up how far predictions are off."""
+    """Summarizes how far predictions are off."""
     errors = [abs(each.error) for each in compared]
     problems: dict[str, list[Compared]] = {}
     for each in compared:
@@ -170,7 +170,7 @@ def unseen_family_machine(row: MeasuredIteration) -> Machine:
 
 
 def extrapolated(rows: Sequence[MeasuredIteration]) -> dict[str, Score]:
-    """Returns how far predictions of carried rows are off that are larger than everything that constants were fitted to.
+    """Returns how far predictions are off for carried rows that are larger than everything that constants were fitted to.
 
     Args:
         rows: The carried rows.
@@ -198,7 +198,7 @@ def expected_error(is_one_node: bool) -> Score:
 
 
 def suspected_cause(row: MeasuredIteration, compared: Compared, rows: Sequence[MeasuredIteration]) -> str:
-    """Returns what may have made a row fast or slow that other rows do not have.
+    """Says what may have made a row faster or slower than other rows.
 
     Args:
         row: The measured iteration.

@@ -56,10 +56,10 @@ def activation_bytes(
 
     Args:
         run: What is trained; its mesh says which part of the batch, and of layers, a device has.
-        stages: The segments of each stage that the device holds; one stage of all of them, unless given.
+        stages: The segments of each stage that the device holds; by default one stage with all of them.
         microbatches: The number of micro-batches that a pipeline cuts an accumulation step into.
         peaks: Candidates for the micro-batches in flight, as in `peak_bytes`.
-        as_it_comes: Whether linear layers keep their inputs as they are, where others keep casts of them.
+        as_it_comes: Whether linear layers keep their inputs uncast; others keep casts of them.
     """
     kept, lists = kept_by_stage(run, stages, as_it_comes), framework_info(run.framework).saved(run, as_it_comes)
     if kept is None or lists is None:
@@ -82,7 +82,7 @@ def kept_by_stage(
     if twice and any(name.endswith(AHEAD) for name in whole):
         return None
     if twice and lists.copies and run.mesh.parts("layers") > 1 and not keeps_wide(model):
-        return None  # a stage takes float32, of which its products keep a copy
+        return None  # a stage's inputs are float32, and its products keep a copy of them
     kept = _each(keep_inputs, *about, ()) if twice else whole
     held = [segments_left(run, stage) for stage in stages] or [model.segments()]
     again = whole if twice and lists.in_order else {}
@@ -96,7 +96,7 @@ def _of_stage(
     kept: Mapping[str, KeptBytes],
     whole: Mapping[str, KeptBytes],
 ) -> KeptByStage:
-    """Adds up what one of the stages that a device holds keeps; `whole` is what segments keep that are computed again."""
+    """Adds up what one stage of a device keeps; `whole` is what recomputed segments keep while they are recomputed."""
     segments, here = model.segments(), {segment for each in held for segment in each}
     *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
     if (place := segments.index(stage[0])) == 0 or segments[place - 1] not in here:
@@ -104,7 +104,7 @@ def _of_stage(
     now = _add_up([*names, last, *([LOSS] if segments[-1] in stage else [])], kept)
     again, reached = list[KeptBytes](), KeptBytes()
     for segment in stage if whole else ():
-        # While one is whole again, those behind it have been backward; a graph has that within its backward pass.
+        # While one segment is recomputed, those behind it are done; a graph does this within its backward pass.
         own = [segment.name, f"{segment.name}{BEHIND}"]
         again.append(reached.plus(_add_up(own, whole)).plus(now, -1))
         reached = reached.plus(_add_up(own, kept))
@@ -168,7 +168,7 @@ def textbook_block_bytes(
     The textbook's block has dropout, whose masks take one byte for each element, and keeps all scores of the attention.
 
     Args:
-        sizes: Those of the blocks.
+        sizes: The sizes of the blocks.
         rows: The number of examples.
         item_bytes: The bytes of a number.
         parts: The size of the axis `tensor`.

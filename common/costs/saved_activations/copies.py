@@ -12,11 +12,11 @@ _FILTER_DIMS = 4
 
 
 def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least_dims: int = 2) -> None:
-    """Adds the copies of kernels; the kernel that multiplies the data is kept by convolutions only, which do not need it.
+    """Adds the copies of kernels; only convolutions keep that of the kernel that multiplies the data, which they do not need.
 
     Args:
         model: The spec.
-        found: What each segment keeps, which grows.
+        found: What each segment keeps; the copies are added to it.
         item_bytes: The bytes of a number, which are two.
         least_dims: The fewest dimensions of a kernel that is copied.
     """
@@ -32,7 +32,7 @@ def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least
 
 
 def keeps_wide(model: ModelSpec) -> bool:
-    """Returns whether activations between segments are float32: a norm keeps them so, and a product a two-byte copy."""
+    """Returns whether activations between segments are float32: a norm keeps them so, and a product keeps a two-byte copy."""
     return model.facts.sizes.layers > 0
 
 

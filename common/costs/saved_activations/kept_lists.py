@@ -1,4 +1,4 @@
-"""What a model keeps where segments are recomputed: their inputs alone, and more while they are recomputed."""
+"""What a model keeps if segments are recomputed: their inputs alone, and more while they are recomputed."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ def keeps_behind(run: Run, segment: Segment) -> bool:
     """
     in_one_dtype = dataclasses.replace(run, techniques=without("gradient_error", run.techniques))
     model, lists = run.workload.model, framework_info(run.framework).saved(in_one_dtype, False)
-    assert lists is not None  # only of frameworks that split segments
+    assert lists is not None  # only frameworks that split segments get here
     return takes_keys(model) or f"{segment.name}{BEHIND}" in keep_all(lists, model, run.item_bytes)
 
 
@@ -70,5 +70,5 @@ def keep_again(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping[
 
 
 def _units(lists: SavedLists, model: ModelSpec, segment: Segment) -> int:
-    """Returns what a segment returns for an example, in numbers of the type that products have."""
+    """Returns the size of a segment's outputs for an example, in numbers of the type that products take."""
     return math.prod(segment.outputs) * lists.units(model, segment)

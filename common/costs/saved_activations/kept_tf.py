@@ -1,6 +1,6 @@
 """What each layer keeps in TensorFlow 2.21, where a tape needs what the gradient of each primitive operation reads.
 
-Beside what torch keeps (`kept_torch.py`), the layers that are written out in primitive operations keep more:
+Besides what torch keeps (`kept_torch.py`), the layers that are written out in primitive operations keep more:
 
     GELU          x / 2, x / sqrt(2) and 1 + erf, three times its input, where torch keeps the input alone
     ReLU          its output, which is the same memory as the next layer's input, unless dropout is between them
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
     from samestep.common.workload.models.transformer import TransformerSpec
 
 KeptLists = Callable[..., dict[str, Kept]]
-"""(model, bytes of a number, `wide`) -> what each segment keeps, and the loss."""
+"""(model, bytes of a number, `wide`) -> what each segment and the loss keep."""
 TENSORS = {"gelu": 3, "relu": 0}
-"""The tensors that an activation keeps, beside what the next layer keeps."""
+"""The number of tensors that an activation keeps, besides what the next layer keeps."""
 PLACE_BYTES = 4
 """The bytes of the number of an expert, of a place among the tokens of experts, and of a count of tokens."""
 
 
 def _tensors(model: ModelSpec, is_apart: bool) -> int:
-    """Returns the tensors that an activation keeps; the output of a ReLU is one of its own where the next layer takes another."""
+    """Returns how many tensors an activation keeps; a ReLU's output counts if the next layer takes another tensor."""
     return TENSORS[model.facts.activation] or int(is_apart)
 
 
@@ -65,7 +65,7 @@ def mlp(model: "MlpSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
     Args:
         model: The spec.
         item_bytes: The bytes of a number.
-        wide: How many numbers of so many bytes one takes that is not a factor of a product.
+        wide: How many numbers of this size a number takes that is not a factor of a product.
     """
     tensors = wide * _tensors(model, wide > 1 or mask_bytes(model) > 0)
     last, (copy, data) = model.layers - 1, _data(model, item_bytes, wide)
@@ -88,7 +88,7 @@ def cnn(model: "CnnSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
     Args:
         model: The spec.
         item_bytes: The bytes of a number.
-        wide: How many numbers of so many bytes one takes that is not a factor of a product.
+        wide: How many numbers of this size a number takes that is not a factor of a product.
     """
     pixels, channels, (copy, data) = math.prod(model.image[:2]), model.filters, _data(model, item_bytes, wide)
     is_read = model.activation == "relu" or model.pooling == "max"  # what is pooled
@@ -111,7 +111,7 @@ def ranker(model: "RankerSpec", item_bytes: int, wide: int = 1) -> dict[str, Kep
     Args:
         model: The spec.
         item_bytes: The bytes of a number.
-        wide: How many numbers of so many bytes one takes that is not a factor of a product.
+        wide: How many numbers of this size a number takes that is not a factor of a product.
     """
     half, tensors = model.hidden // 2, wide * _tensors(model, wide > 1)
     return {
@@ -129,15 +129,15 @@ def transformer(model: "TransformerSpec", item_bytes: int, wide: int = 1, gather
     Args:
         model: The spec.
         item_bytes: The bytes of a number.
-        wide: How many numbers of so many bytes one takes that is not a factor of a product.
-        gathers: Whether attention gathers keys and values, and computes again.
+        wide: How many numbers of this size a number takes that is not a factor of a product.
+        gathers: Whether attention gathers keys and values, and recomputes.
     """
     tokens, width = model.context, model.width
     ids, norm, scores = tokens * ID_BYTES, wide * (2 * width + 1), model.heads * tokens
     inside = _between(model, wide)
     if model.experts:
         inside = model.experts + 1 + model.top_k * (inside + 2 * width + 2)
-    # In two bytes: casts of what is one tensor otherwise.
+    # In two bytes, there are several casts of what is one tensor otherwise.
     inputs = 3 * width + ((3 if model.is_llama else 2) * width if wide > 1 else 0)
     mixing = 3 * wide * width if gathers else 3 * width + wide * scores + (scores if wide > 1 else 0)
     a_position = 2 * norm + inputs + mixing + inside
@@ -159,13 +159,13 @@ def transformer(model: "TransformerSpec", item_bytes: int, wide: int = 1, gather
 
 
 def _between(model: ModelSpec, wide: int = 1) -> int:
-    """Returns the numbers that are kept of a position between the two layers of an mlp."""
+    """Returns how many numbers are kept for each position between the two layers of an mlp."""
     sizes = model.facts.sizes
     return sizes.hidden * (1 + wide * (3 if sizes.is_gated else _tensors(model, wide > 1)))
 
 
 def at_expert(model: ModelSpec) -> int:
-    """Returns the numbers that an expert keeps of a position that takes it: its input, and what its mlp keeps."""
+    """Returns how many numbers an expert keeps for each position that takes it: its input, and what its mlp keeps."""
     return _between(model) + model.facts.sizes.width
 
 
@@ -184,7 +184,7 @@ _GATHERING = {**_MODELS, "transformer": functools.partial(transformer, gathers=T
 
 
 def mixed(lists: Mapping[str, KeptLists], model: ModelSpec, item_bytes: int) -> dict[str, Kept]:
-    """Lists the same where only the factors of products have two bytes.
+    """Lists what a model keeps if only the factors of products have two bytes.
 
     Args:
         lists: Name of a model -> the list of what it keeps without mixed precision.
@@ -213,6 +213,6 @@ def saved(run: Run, as_it_comes: bool) -> SavedLists:
 
     Args:
         run: What is trained.
-        as_it_comes: As in torch; no layer here does that.
+        as_it_comes: Not used; no layer in TensorFlow does this.
     """
     return _SAVED[run.asked.gathers_keys, run.product_bytes != run.item_bytes]

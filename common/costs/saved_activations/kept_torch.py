@@ -146,18 +146,18 @@ def transformer(model: "TransformerSpec", item_bytes: int) -> dict[str, Kept]:
 
 
 def _between(model: ModelSpec) -> int:
-    """Returns the numbers that are kept of a position between the two layers of an mlp."""
+    """Returns how many numbers are kept for each position between the two layers of an mlp."""
     sizes = model.facts.sizes
     return (4 if sizes.is_gated else 1 if model.facts.activation == "relu" else 2) * sizes.hidden
 
 
 def at_expert(model: ModelSpec) -> int:
-    """Returns the numbers that an expert keeps of a position that takes it: its input, and what its mlp keeps."""
+    """Returns how many numbers an expert keeps for each position that takes it: its input, and what its mlp keeps."""
     return _between(model) + model.facts.sizes.width
 
 
 def _mixture(model: "TransformerSpec", item_bytes: int) -> int:
-    """Returns the numbers that a mixture of experts keeps of a position, beside those between the layers of its experts.
+    """Returns how many numbers a mixture of experts keeps for each position, besides those between the layers of its experts.
 
     Args:
         model: The spec.
@@ -168,7 +168,7 @@ def _mixture(model: "TransformerSpec", item_bytes: int) -> int:
 
 
 def decoder(model: "DecoderSpec", item_bytes: int) -> dict[str, Kept]:
-    """Lists what a published model would keep, from the operations that its paper names; nobody has measured it.
+    """Lists what a published model would keep, from the operations that its paper names; this has never been measured.
 
     A gated mlp keeps the input and the output of its gate's activation, the other factor, and the product. An RMS norm has no
     mean. Rotated queries and keys are kept in place of the unrotated ones. A mixture of experts keeps what that of our
@@ -222,7 +222,7 @@ def saved(run: Run, as_it_comes: bool) -> SavedLists:
 
     Args:
         run: What is trained.
-        as_it_comes: Whether linear layers keep their inputs as they are, and no casts of them.
+        as_it_comes: Whether linear layers keep their inputs uncast.
     """
     if run.product_bytes == run.item_bytes:
         return LISTS

@@ -14,7 +14,7 @@ It is what `kept_torch.py` lists, with these differences:
 Where parameters are gathered in two bytes (`gathered`), activations between layers have two bytes as well: only the sums of
 attention and the loss are in float32, and only data need a copy.
 
-Stage 3 of DeepSpeed has a linear function of its own, which keeps its inputs as they are (`as_it_comes`): no kernels, and
+Stage 3 of DeepSpeed has its own linear function, which keeps its inputs as they are (`as_it_comes`): no kernels, and
 float32 inputs in float32.
 
 References:
@@ -64,7 +64,7 @@ def kept(model: ModelSpec, item_bytes: int, gathered: bool = False, as_it_comes:
 
 
 def _kept_wide(model: ModelSpec) -> dict[str, int]:
-    """Returns what linear layers keep in float32 of an example, beyond such copies; in a block two in place of three and one."""
+    """Returns, by segment, what linear layers keep of a float32 input of an example in addition to the size of a copy."""
     segments = model.segments()
     taking = max((number for number, each in enumerate(segments[:-1], 1) if returns_wide(model, each)), default=0)
     return {segments[taking].name: math.prod(segments[taking - 1].outputs)} if taking else {}
@@ -102,7 +102,7 @@ def saved_mixed(run: Run, as_it_comes: bool) -> SavedLists:
 
     Args:
         run: What is trained.
-        as_it_comes: Whether linear layers keep their inputs as they are, and no casts of them.
+        as_it_comes: Whether linear layers keep their inputs uncast.
     """
     if as_it_comes:
         return _AS_IT_COMES

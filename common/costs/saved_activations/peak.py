@@ -1,11 +1,11 @@
 """The most bytes that a device keeps at once, given what its stages keep for each example, micro-batch and batch.
 
-What a stage keeps does not depend on how many examples there are. A search for micro-batches adds it up once. A micro-batch
-is in flight on a rank of a pipeline from when it has gone forward through a stage of it until it has come back.
+What a stage keeps does not depend on how many examples there are, so a search for micro-batches adds it up once. A
+micro-batch is in flight on a rank from its forward pass through a stage of the rank until its backward pass.
 
 References:
-    Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B keeps at most one micro-batch a rank in flight); Qi et al., arXiv
-    2401.10241 (a micro-batch is kept until its gradient by the weights is taken).
+    Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B keeps at most one micro-batch a rank in flight); Qi et al.,
+    arXiv 2401.10241 (a micro-batch is kept until the gradient of the weights is computed).
 """
 
 import functools
@@ -16,7 +16,7 @@ from samestep.common.workload.passes import PASSES
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 Counts = tuple[int, int]
-"""For one stage: the micro-batches that have not come back, and those whose gradient by the weights is deferred."""
+"""For one stage: the micro-batches whose backward pass is outstanding, and those whose gradient of the weights is deferred."""
 
 
 class Moment(NamedTuple):
@@ -24,14 +24,15 @@ class Moment(NamedTuple):
 
     Attributes:
         counts: The counts of each stage of a rank.
-        stage: The stage through which the pass goes; 0 where gradients by the weights are deferred and nothing is recomputed.
+        stage: The stage through which the pass goes; 0 if gradients of the weights are deferred and nothing is
+            recomputed.
     """
 
     counts: tuple[Counts, ...]
     stage: int = 0
 
     def is_within(self, other: "Moment") -> bool:
-        """Returns whether no stage keeps more than at another moment: what has come back keeps no more than what has not."""
+        """Returns whether no stage keeps more than at another moment; a deferred micro-batch keeps no more than one in flight."""
         pairs = zip(self.counts, other.counts, strict=True)
         return self.stage == other.stage and all(one[0] <= more[0] and sum(one) <= sum(more) for one, more in pairs)
 
@@ -41,11 +42,11 @@ Peaks = tuple[Moment, ...]
 ONE: Peaks = (Moment(((1, 0),)),)
 """The candidates of a stage that takes one micro-batch at a time."""
 _SEEN_ROUNDS = 2
-"""The rounds of one micro-batch for each rank after which the same moments come again."""
+"""After this many rounds of one micro-batch for each rank, the same moments come again."""
 
 
 class KeptBytes(NamedTuple):
-    """The bytes that parts of a model keep on a device: of an example, of a micro-batch, and of each example of the whole batch.
+    """The bytes that parts of a model keep on a device: for an example, a micro-batch, and each example of the whole batch.
 
     The last ones stay while any micro-batch is in flight.
     """
@@ -55,7 +56,7 @@ class KeptBytes(NamedTuple):
     batch: int = 0
 
     def plus(self, other: "KeptBytes", times: int = 1) -> "KeptBytes":
-        """Returns both together.
+        """Returns the sum of both.
 
         Args:
             other: The bytes to add.
@@ -68,7 +69,7 @@ class KeptBytes(NamedTuple):
 
         Args:
             rows: The examples of all micro-batches.
-            microbatches: How many there are.
+            microbatches: The number of micro-batches.
         """
         return rows // microbatches * self.size + self.fixed, rows * self.batch
 
@@ -77,8 +78,8 @@ class KeptByStage(NamedTuple):
     """What a stage of the model keeps on a device for its backward pass.
 
     Attributes:
-        now: What it keeps until the gradient by its inputs is computed.
-        late: What it keeps until the gradient by its weights is computed, which may be deferred.
+        now: What it keeps until the gradient of its inputs is computed.
+        late: What it keeps until the gradient of its weights is computed, which may be deferred.
         again: What it keeps in addition while a segment is recomputed, for the segments that may need most.
     """
 
@@ -102,23 +103,23 @@ def peak_bytes(stages: Sequence[KeptByStage], rows: int, microbatches: int, peak
 
 
 def _again(parts: Sequence[tuple[int, int]], present: int) -> int:
-    """Returns the most that a stage keeps more while it goes backward with one of the micro-batches that are present."""
+    """Returns the most that a stage keeps in addition during the backward pass of one of the micro-batches that are present."""
     # The targets stay while another micro-batch in flight needs its part of them.
     return max([0, *(size if present > 1 else size + batch for size, batch in parts)])
 
 
 def _in_flight(kept: tuple[int, int, int, int], counts: Counts) -> int:
-    """Multiplies what a stage keeps of a micro-batch and of the batch: at first, and while its weights are put off."""
+    """Returns what a stage keeps for micro-batches that are present, and for those whose gradients of weights are deferred."""
     size, batch, late_size, late_batch = kept
     present, put_off = counts
     return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
 
 
 def largest(kept: Sequence[KeptBytes]) -> tuple[KeptBytes, ...]:
-    """Returns those of several that no other one exceeds for every number of examples.
+    """Returns those that no other one exceeds for every number of examples.
 
     Args:
-        kept: All of them.
+        kept: The candidates.
     """
     found: list[KeptBytes] = []
     for each in reversed(kept):  # the later ones come on top of what the earlier ones kept
@@ -128,14 +129,14 @@ def largest(kept: Sequence[KeptBytes]) -> tuple[KeptBytes, ...]:
 
 
 def in_flight(schedule: str, ranks: int, rank: int, microbatches: int) -> Peaks:
-    """Follows the passes of a rank to each moment that can be its peak: no other one has as much of every stage in flight.
+    """Returns the moments of a rank that can be its peak: those at which no other moment has as much of every stage in flight.
 
     Which of them it is depends on the sizes of the stages, and on what is recomputed for the backward pass of a stage.
 
     Args:
         schedule: A key of `SCHEDULES`.
         ranks: The number of ranks of the pipeline.
-        rank: Which of them.
+        rank: The rank.
         microbatches: The number of micro-batches that go through together.
     """
     rule = SCHEDULES[schedule]
@@ -156,7 +157,7 @@ def _follow(schedule: str, ranks: int, rank: int, microbatches: int) -> Peaks:
             put_off[stage] -= 1
         else:
             now = Moment(tuple(zip(present, put_off, strict=True)), 0 if rule.delays_weights else stage)
-            # Right behind a pass like itself, less is in flight than ahead of that.
+            # Right after a pass of the same kind, less is in flight than before that one.
             if before != (phase, stage) and not any(now.is_within(other) for other in found):
                 found = [each for each in found if not each.is_within(now)] + [now]
             present[stage] -= 1
