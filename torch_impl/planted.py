@@ -65,8 +65,9 @@ def _stale_gradient() -> None:
 def _tanh_gelu() -> None:
     from torch.nn import functional
 
-    right = functional.gelu
-    functional.gelu = lambda x: right(x, approximate="tanh")
+    from samestep.torch_impl.models import layers
+
+    layers.ACTIVATIONS["gelu"] = lambda x: functional.gelu(x, approximate="tanh")
 
 
 def _times_microbatches() -> None:

@@ -82,9 +82,7 @@ def test_workers_that_pull_parameters_refuse_it(launcher: Launcher) -> None:
 def test_a_loss_that_gathers_all_examples(run_cell: RunCell, row: str) -> None:
     result = run_cell(f"torch:{row}", "digits-mlp", devices=2, dtype="float64", steps=6, **GATHERED.asked())
     assert result.parity.passed, result.parity.reason
-    check(
-        run_cell, f"torch:{row}+accumulation_steps=2", dataclasses.replace(GATHERED, cause=f"{MIXED}its loss; without")
-    )
+    check(run_cell, f"torch:{row}+accumulation_steps=2", dataclasses.replace(GATHERED, cause=f"{MIXED}its loss. "))
 
 
 @pytest.mark.tf

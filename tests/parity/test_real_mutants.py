@@ -34,7 +34,6 @@ CASES = [
 SLOW = (
     "tf_mean_twice",
     "torch_coupled_decay",
-    "torch_tanh_gelu",
     "tf_epsilon_hat",
     "tf_missing_causal_mask",
     "tf_norm_epsilon",
