@@ -1,1 +1,1 @@
-"""Mistakes that are known from public threads, each as arithmetic on what two records hold of the step that differs."""
+"""Known mistakes from public threads, each as arithmetic on what two records hold of the step that differs."""

@@ -28,7 +28,7 @@ from samestep.common.steps.gradient_transforms import (
 
 
 def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) -> Words | None:
-    """Checks that gradients agree before clipping, and that the norms that they are clipped by do not.
+    """Checks that gradients agree before clipping, but the norms by which they are clipped do not.
 
     Args:
         ratio_of: Yields the possible ratios of the norms.
@@ -41,12 +41,12 @@ def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) ->
 
 
 def loss_scales(evidence: Evidence) -> Iterator[float]:
-    """Returns the loss scales of both runs."""
+    """Yields the loss scales of both runs."""
     yield from (scale for scale in evidence.scalars(LOSS_SCALE) if scale is not None)
 
 
 def not_clipped(evidence: Evidence) -> Words | None:
-    """Checks that A clips its gradients, and B's are what A's were before clipping."""
+    """Checks that A clips its gradients, and that B's equal A's before clipping."""
     ratio, factor, clips = ratio_of_all(evidence), evidence.a.factor, {CLIP_NORM, CLIP_VALUE} & {*evidence.b.scalars}
     if ratio is None or factor in (0, 1) or clips or not near(ratio, 1 / factor):
         return None
@@ -54,7 +54,7 @@ def not_clipped(evidence: Evidence) -> Words | None:
 
 
 def other_norm(evidence: Evidence) -> Words | None:
-    """Checks that the same gradients are clipped by different norms, in the same number of calls."""
+    """Checks that the same gradients are clipped by different norms, in equally many calls."""
     (one, other), bounds, ratio = evidence.scalars(CLIP_NORM), evidence.scalars(CLIP_MOST), ratio_of_all(evidence)
     if ratio is None or not one or not other or bounds[0] != bounds[1] or len({*evidence.counts(CLIP_CALLS)} - {0}) > 1:
         return None
@@ -64,7 +64,7 @@ def other_norm(evidence: Evidence) -> Words | None:
 
 
 def part_alone(evidence: Evidence) -> Words | None:
-    """Checks that B clips only some gradients, by their own norm, and A clips all or none."""
+    """Checks that B clips only some gradients, by their own norm, while A clips all or none."""
     (_, norm), ours, theirs = evidence.scalars(CLIP_NORM), evidence.a.factor, evidence.b.factor
     if not norm or not ours or theirs in (0, 1) or {CLIP_EACH, CLIP_VALUE} & {*evidence.a.scalars, *evidence.b.scalars}:
         return None
@@ -78,7 +78,7 @@ def part_alone(evidence: Evidence) -> Words | None:
 
 
 def each_microbatch(evidence: Evidence) -> Words | None:
-    """Checks that B clips once for each micro-batch and A once or never, and that no factor explains the gradients."""
+    """Checks that B clips once per micro-batch and A once or never, and that no factor explains the gradients."""
     (ours, theirs), passes = evidence.counts(CLIP_CALLS), evidence.b.passes
     if passes < 2 or ours > 1 or {theirs, evidence.a.passes} != {passes} or CLIP_NORM not in evidence.b.scalars:
         return None
@@ -106,7 +106,7 @@ def each_tensor(evidence: Evidence) -> Words | None:
 
 
 def _one_norm(evidence: Evidence) -> float | None:
-    """Returns the norm that several gradients of B have, and none exceeds, as where hooks or single calls clip them."""
+    """Returns a norm that several gradients of B have and none exceeds, as when hooks or single calls clip them; None if none."""
     scalars, norms = evidence.b.scalars, sorted(each.norms[1] for each in evidence.gradients if each.norms)
     are_together = CLIP_NORM in scalars and scalars.get(CLIP_CALLS, 0) <= evidence.b.passes
     if are_together or CLIP_VALUE in scalars or len(norms) < 2 or not norms[-1]:
@@ -115,7 +115,7 @@ def _one_norm(evidence: Evidence) -> float | None:
 
 
 def by_value(evidence: Evidence) -> Words | None:
-    """Checks that only B clips each number: none is larger after it, and tensors without larger numbers are unchanged."""
+    """Checks that only B clips each number: none is larger afterwards, and tensors without larger numbers are unchanged."""
     (norm, factor), most = (evidence.a.scalars.get(CLIP_MOST), evidence.a.factor), evidence.b.scalars.get(CLIP_VALUE)
     if not most or not factor or {CLIP_VALUE, CLIP_EACH} & {*evidence.a.scalars} or CLIP_MOST in evidence.b.scalars:
         return None
@@ -128,7 +128,7 @@ def by_value(evidence: Evidence) -> Words | None:
 
 
 def each_alone(evidence: Evidence) -> Words | None:
-    """Checks that B clips several times after one pass and A once, each gradient by its own factor, or none in B."""
+    """Checks that B clips several times after one pass and A once, each gradient by its own factor, or none of them in B."""
     calls = evidence.counts(CLIP_CALLS)
     seen = [each for each in evidence.gradients if each.one.any() or each.other.any()]
     if calls[0] != 1 or calls[1] <= evidence.b.passes or CLIP_NORM not in evidence.b.scalars:
@@ -140,8 +140,8 @@ def each_alone(evidence: Evidence) -> Words | None:
 
 
 MOST_BY_CHANCE = 4.0
-"""The largest ratio of the estimate of a norm from eight projections to the norm: chi-squared with 8 degrees of freedom, 1e-24
-by chance."""
+"""The largest ratio of a norm's estimate from eight projections to the norm: chi-squared with 8 degrees of freedom exceeds it
+with a probability of 1e-24."""
 
 CLIPPING = (
     Mistake(

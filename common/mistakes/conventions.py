@@ -1,4 +1,4 @@
-"""What Keras and PyTorch compute otherwise with the same gradients and the same settings of an optimizer."""
+"""What Keras and PyTorch compute differently from the same gradients and the same settings of an optimizer."""
 
 import math
 
@@ -12,15 +12,15 @@ from samestep.common.steps.gradient_transforms import EPSILON_BEFORE, GRADIENT_R
 
 _EPSILON = "Keras' Adam adds epsilon before the bias correction, and PyTorch's afterwards"
 _MOST_BLUR = 4.0
-"""How many times what epsilon makes of normally distributed gradients a difference may be: one of them may be nearly zero."""
+"""How many times the effect of epsilon on normally distributed gradients a difference may be: one of them may be nearly zero."""
 _MOST_SHARE = 0.15
-"""The largest share of a move that epsilon may make, for it to be told from other causes."""
+"""The largest share of a move that epsilon may make up and still be told from other causes."""
 _AGAINST = -0.7
-"""The cosine below which a difference is none that a larger epsilon makes, which shortens moves: eight projections show that."""
+"""The cosine below which a larger epsilon, which shortens moves, cannot be the cause, as eight projections show it."""
 
 
 def _rate_in_velocity(evidence: Evidence) -> Words | None:
-    """What B moves beyond its gradient is A's, times the rate of this step over that of the step before."""
+    """Checks that B's moves beyond the gradient are A's, times the rate of this step over that of the step before."""
     gradients, (*_, before, rate) = {each.name: each for each in evidence.gradients}, (0.0, 0.0, *evidence.a.rates)
     momentum, is_nesterov = (evidence.a.scalars.get(name, 0.0) for name in ("momentum", "nesterov"))
     if not momentum or not before or near(rate / before, 1.0) or not differing(evidence.driven):
@@ -35,9 +35,9 @@ def _rate_in_velocity(evidence: Evidence) -> Words | None:
 
 
 def _epsilon(evidence: Evidence) -> tuple[float, float] | None:
-    """Returns A's epsilon as it acts in the first step, and B's; None unless A alone adds it before the bias correction.
+    """Returns A's epsilon as it acts in the first step, and B's; None unless only A adds it before the bias correction.
 
-    It acts most there, so where that step shows nothing, no later one does.
+    Epsilon acts most in the first step, so if that step shows nothing, no later one does.
     """
     betas, sides = betas_of(evidence), (evidence.a.scalars, evidence.b.scalars)
     is_early = [bool(each.get(EPSILON_BEFORE)) for each in sides]
@@ -48,7 +48,7 @@ def _epsilon(evidence: Evidence) -> tuple[float, float] | None:
 
 
 def _beyond_epsilon(evidence: Evidence) -> list[SeenTensor]:
-    """Returns the moves that differ, and by more, or in another direction, than where epsilon is added makes."""
+    """Returns the moves that differ by more, or in another direction, than the place where epsilon is added explains."""
     apart, found = differing(evidence.driven), _epsilon(evidence)
     gradients = {each.name: each for each in evidence.gradients}
     if found is None:
@@ -66,7 +66,7 @@ def _beyond_epsilon(evidence: Evidence) -> list[SeenTensor]:
 
 
 def _epsilon_before_correction(evidence: Evidence) -> Words | None:
-    """A adds epsilon before the bias is corrected, B afterwards, and no move is apart by more than that makes."""
+    """Checks that A adds epsilon before the bias correction and B afterwards, and that no move differs by more than that."""
     found, apart = _epsilon(evidence), differing(evidence.driven)
     if found is None or not apart or common_ratio(apart) is not None or _beyond_epsilon(evidence):
         return None
@@ -74,7 +74,7 @@ def _epsilon_before_correction(evidence: Evidence) -> Words | None:
 
 
 def _rows_squared_alone(evidence: Evidence) -> Words | None:
-    """B's optimizer, which keeps a mean of squares, is given the gradients of tables as rows, and A's as sums of them."""
+    """Checks that B's optimizer, which keeps a mean of squares, gets the gradients of tables as rows, and A's gets their sums."""
     in_rows, apart = evidence.counts(GRADIENT_ROWS), _beyond_epsilon(evidence.swapped())
     has_squares = any(name in evidence.b.scalars for name in ("betas.1", "rho", "alpha"))
     are_tables = all(len(each.shape) > 1 and each.one.any() and each.other.any() for each in apart)

@@ -11,11 +11,11 @@ CLOSE = 0.05
 """How far a multiple of the decay may be from a whole number."""
 
 LEAST = 16
-"""The fewest numbers in the tensors that differ, for the share of their weights not to be chance."""
+"""The fewest numbers in the tensors that differ, so that their common share of the weights is not chance."""
 
 
 def _decay_of(seen: Sequence[SeenTensor]) -> float | None:
-    """c, if B's moves are A's plus c times the weights."""
+    """Returns c if B's moves are A's plus c times the weights; otherwise None."""
     known = [each for each in seen if length(each.before) > 0]
     if not known:
         return None
@@ -25,9 +25,9 @@ def _decay_of(seen: Sequence[SeenTensor]) -> float | None:
 
 
 def _moves(evidence: Evidence) -> list[SeenTensor]:
-    """Returns the moves of the parameters. Of plain SGD, that part of B's is taken off which other gradients explain.
+    """Returns the moves of the parameters; for plain SGD, without the part of B's moves that its different gradients explain.
 
-    Where a script decays its weights between micro-batches, the gradients of the later ones are others as well.
+    If a script decays its weights between micro-batches, the gradients of the later ones differ as well.
     """
     if evidence.phase == "update":
         return evidence.parameters
@@ -40,25 +40,25 @@ def _moves(evidence: Evidence) -> list[SeenTensor]:
 
 
 def _of_gradient(move: SeenTensor, gradient: SeenTensor, rate: float) -> SeenTensor:
-    """Holds a move of A against that of plain SGD."""
+    """Compares a move of A with that of plain SGD."""
     return dataclasses.replace(move, one=-rate * gradient.one, other=move.one)
 
 
 def _decay(evidence: Evidence) -> tuple[float, list[SeenTensor]] | None:
-    """Returns what share of the weights B takes off beyond A, and of which tensors; None if these have few numbers."""
+    """Returns the share of the weights that B subtracts beyond A's, and the tensors; None if these have few numbers."""
     seen = differing(_moves(evidence))
     factor = _decay_of(seen) if sum(each.size for each in seen) >= LEAST else None
     return None if factor is None else (-factor, seen)
 
 
 def _unit(evidence: Evidence) -> float:
-    """Returns lr x weight_decay; 0 where the optimizer of neither has them, as one of the script's own."""
+    """Returns lr x weight_decay; 0 if neither optimizer has these options, e.g. because the script has its own."""
     scalars = evidence.b.scalars if evidence.b.scalars.get("weight_decay") else evidence.a.scalars
     return scalars.get("lr", 0.0) * scalars.get("weight_decay", 0.0)
 
 
 def _decay_each_microbatch(evidence: Evidence) -> Words | None:
-    """Every tensor that has a gradient and weights loses as many times the decay as there are further micro-batches."""
+    """Checks that every tensor with a gradient and weights loses the decay once for each further micro-batch."""
     found, unit, passes = _decay(evidence), _unit(evidence), max(evidence.a.passes, evidence.b.passes)
     if found is None or not unit or passes < 2 or not abs(abs(found[0]) / unit - (passes - 1)) < CLOSE * (passes - 1):
         return None
@@ -69,9 +69,9 @@ def _decay_each_microbatch(evidence: Evidence) -> Words | None:
 
 
 def _decay_otherwise(evidence: Evidence) -> Words | None:
-    """Decay is there in one of the two only, or to another extent, for all tensors that differ.
+    """Checks that only one of the two applies decay, or that it differs in size, for all tensors that differ.
 
-    Where nothing says how large it is, several tensors have to lose the same share of their weights.
+    If no option gives its size, several tensors must lose the same share of their weights.
     """
     found, unit = _decay(evidence), _unit(evidence)
     if found is None or (len(found[1]) < 2 and not unit):
@@ -89,7 +89,7 @@ def _decay_otherwise(evidence: Evidence) -> Words | None:
 
 
 def _said_of_kinds(decayed: Sequence[SeenTensor], moves: Sequence[SeenTensor]) -> str:
-    """Returns of which kinds of parameters decay is taken off; "" where it spares some of these kinds that have weights."""
+    """Returns the kinds of parameters that are decayed; "" if parameters of these kinds that have weights are left out."""
     kinds, factor = {each.kind for each in decayed}, _decay_of(decayed) or 0.0
     if not all(each.explained_by(1.0, factor * each.before) for each in moves if each.kind in kinds):
         return ""

@@ -7,11 +7,11 @@ from samestep.common.mistakes.microbatches import goes_on
 from samestep.common.mistakes.mistake import Mistake, Words, counted
 
 FEW = 0.5
-"""The share of a batch up to which examples are missing or doubled; beyond it, they are other examples."""
+"""The share of a batch up to which examples count as missing or doubled; beyond it, they are other examples."""
 
 
 def _same_on_ranks(evidence: Evidence) -> Words | None:
-    """Ranks of B were called on the same examples, and those of A on more."""
+    """Checks that some ranks of B were called on the same examples, and that A was called on more."""
     rows = [each for each in (evidence.b.rows or {}).values() if each]
     ranks = [rank for rank, each in (evidence.b.rows or {}).items() if rows.count(each) > 1]
     is_fewer = len(set(evidence.b.examples)) < len(set(evidence.a.examples))
@@ -21,20 +21,20 @@ def _same_on_ranks(evidence: Evidence) -> Words | None:
 
 
 def _other_on_shares(evidence: Evidence) -> Words | None:
-    """Ranks share layers in both; those of a group were called on the same examples in A, and in B they were not."""
+    """Checks that ranks share layers in both runs, and that those of a group got the same examples in A but not in B."""
     ours, theirs = _groups(evidence.a), _groups(evidence.b)
     if not (evidence.a.shares_layers and evidence.b.shares_layers and ours):
         return None
-    if evidence.a.world != evidence.b.world:  # nobody knows which ranks of B are a group
+    if evidence.a.world != evidence.b.world:  # it is unknown which ranks of B are a group
         return None if theirs else {"ranks": "some ranks"}
     split = [group for group in ours if group not in theirs]
-    if not split or any(group not in ours for group in theirs):  # the latter: B has other groups
+    if not split or any(group not in ours for group in theirs):  # B has other groups
         return None
     return {"ranks": ", and ".join(f"ranks {' and '.join(map(str, group))}" for group in split)}
 
 
 def _groups(side: Side) -> list[list[int]]:
-    """Returns the ranks that were given the same examples, two or more together."""
+    """Returns each group of two or more ranks that were given the same examples."""
     ranks_of = collections.defaultdict[tuple[int, ...], list[int]](list)
     for rank, rows in (side.rows or {}).items():
         ranks_of[rows].append(rank)
@@ -42,7 +42,7 @@ def _groups(side: Side) -> list[list[int]]:
 
 
 def _doubled(evidence: Evidence) -> Words | None:
-    """As many examples are there once more as are missing."""
+    """Checks that as many examples are repeated as are missing."""
     more, less = evidence.b.examples - evidence.a.examples, evidence.a.examples - evidence.b.examples
     b = evidence.b
     is_again = b.again and not b.alone and (b.comes_more_often if b.repeated is None else b.repeated)
@@ -55,25 +55,25 @@ def _doubled(evidence: Evidence) -> Words | None:
 
 
 def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
-    """Returns whether B calls its model once more on all examples of calls, or of the step, as no sampler does.
+    """Returns whether B calls its model again on all examples of a call or of the step, which no sampler does.
 
-    Nobody knows where A has some examples more often than others: they may be no examples, but the single words of sentences.
+    If A has some examples more often than others, that cannot be told: they may be the single words of sentences.
     """
     if len(set(evidence.a.examples.values())) > 1:
         return True
     if evidence.a.examples.total() == evidence.b.examples.total():
-        return len(more) > 1 and more == set(evidence.b.examples)  # as where a query is left out for its support
+        return len(more) > 1 and more == set(evidence.b.examples)  # e.g. a query is left out for its support
     return evidence.b.calls_again(more) or more == set(evidence.b.examples)
 
 
 def _dropped(evidence: Evidence) -> Words | None:
-    """B has some of A's examples and no other, and A was not given them again within a pass, as what fills up a batch is."""
+    """Checks that B has only some of A's examples, and that A's others were not repeated within a pass to fill up a batch."""
     ours, theirs = evidence.a.examples, evidence.b.examples
     less = ours - theirs
     is_again = evidence.b.repeated == 0 and less.total() <= (evidence.a.repeated or 0)
     if (is_again and (evidence.step > 0 or set(less) <= set(theirs))) or goes_on(evidence.a, evidence.b):
         return None
-    is_called_again, is_of_words = set(less) <= set(theirs), len({*ours.values()}) > 1  # as those of a packed text
+    is_called_again, is_of_words = set(less) <= set(theirs), len({*ours.values()}) > 1  # e.g. of a packed text
     if theirs - ours or not theirs or is_called_again or is_of_words or evidence.a.is_elsewhere:
         return None
     return {"less": counted(less.total(), "example"), "total": str(ours.total())}
@@ -85,13 +85,14 @@ def _ranks_of(side: Side, examples: set[int]) -> str:
 
 
 def _same_order(evidence: Evidence) -> Words | None:
-    """B's step has the examples of an earlier step of B; A's has old ones as well, in other company: a later epoch.
+    """Checks that B repeats one of its earlier steps, while A repeats examples in new combinations: a later epoch.
 
-    A rank of several has other examples in each epoch: then all that B is given lies within one, and both begin another one.
+    One of several ranks gets other examples in each epoch. Then all that B is given must lie within one pass, and both must begin
+    another one.
     """
     now, own = evidence.b.digests[-1] if evidence.b.digests else None, evidence.a.digests
     earlier = [number for number, digest in enumerate(evidence.b.digests[:-1]) if digest == now]
-    in_between = (len(own) - 1 - max(earlier, default=0)) * evidence.a.examples.total()  # fewer than all: in one pass
+    in_between = (len(own) - 1 - max(earlier, default=0)) * evidence.a.examples.total()  # if not all, in one pass
     is_later = evidence.a.is_seen_before and in_between >= evidence.a.distinct
     is_again = evidence.a.begins_pass and evidence.b.begins_pass and in_between >= evidence.b.distinct > 0
     is_known = now is not None and earlier and own[-1] not in own[:-1] and (is_later or is_again)
@@ -101,7 +102,7 @@ def _same_order(evidence: Evidence) -> Words | None:
 
 
 def _found_at(evidence: Evidence) -> list[int]:
-    """Returns the steps of A that have the examples of B's, the nearest first; none if nobody knows whose turn it is."""
+    """Returns the steps of A that have the examples of B's step, nearest first; empty if B's place in the data is unknown."""
     a, b = evidence.a, evidence.b
     now = b.digests[-1] if b.digests else None
     is_known = now is not None and (evidence.gradients or a.examples.total() == b.examples.total())
@@ -112,20 +113,20 @@ def _found_at(evidence: Evidence) -> list[int]:
 
 
 def _shifted(evidence: Evidence) -> Words | None:
-    """B's step has the examples of another step of A, and B's next one, if there is one, those of the step after that."""
+    """Checks that B's step has the examples of another step of A, and B's next step, if any, those of A's following one."""
     a, b, found, after = evidence.a, evidence.b, _found_at(evidence), evidence.a.given
     if known := [each for each in found if b.later and each + 1 in after]:
         found = [each for each in known if after[each + 1] == b.later[0]]
-    is_called_again = {*a.examples} == {*b.examples}  # once more on the same ones
-    is_repeated = 0 in (a.repeated, b.repeated) and (a.repeated or b.repeated)  # which has a name of its own
+    is_called_again = {*a.examples} == {*b.examples}  # the model is called again on the same examples
+    is_repeated = 0 in (a.repeated, b.repeated) and (a.repeated or b.repeated)  # this is another mistake
     is_named = is_called_again or is_repeated or b.earlier or (not a.earlier and _reordered(evidence) is not None)
-    if not found or is_named or not (known or evidence.step):  # the last: the first step may be of another loader
+    if not found or is_named or not (known or evidence.step):  # the first step may be of another loader
         return None
     return {"own": "own " * bool(a.earlier), "other": str(found[0] + len(a.earlier))}
 
 
 def _last_dropped(evidence: Evidence) -> Words | None:
-    """A's step has fewer examples than B's, which are those of A's next step, the first one of a pass."""
+    """Checks that A's step has fewer examples than B's, which has those of A's next step, the first of a pass."""
     ours, theirs = evidence.a.examples.total(), evidence.b.examples.total()
     is_next = _found_at(evidence)[:1] == [len(evidence.b.digests)]
     return {"less": counted(ours, "example"), "usual": str(theirs)} if is_next and 0 < ours < theirs else None
@@ -133,20 +134,20 @@ def _last_dropped(evidence: Evidence) -> Words | None:
 
 def _reordered(evidence: Evidence) -> Words | None:
     a, b = evidence.a, evidence.b
-    # into steps of other sizes
+    # Steps of other sizes are another mistake.
     is_cut = goes_on(a, b) or goes_on(b, a) or a.examples <= b.examples or b.examples <= a.examples
     return {} if {a.again, a.alone, b.again, b.alone} == {0} and not is_cut else None
 
 
 def _repeated(evidence: Evidence) -> Words | None:
-    """Within one pass, B is given examples again, and A is not. Among many that A never has, a few may be alike by chance."""
+    """Checks that only B repeats examples within a pass; a few among many that A never has may be alike by chance."""
     ours, theirs = evidence.a.repeated, evidence.b.repeated
     is_known = theirs and ours == 0 and theirs >= (evidence.b.alone or 0)
     return {"more": counted(theirs, "example")} if theirs and is_known else None
 
 
 def _overlapping(evidence: Evidence) -> Words | None:
-    """All steps together have as many examples of A once more as are missing, and the ranks of B share them."""
+    """Checks that over all steps B repeats as many of A's examples as it misses, and that several ranks share them."""
     a, b = evidence.a, evidence.b
     if not b.again or b.alone or b.world < 2 or b.again != (a.again or 0) + (a.alone or 0):
         return None

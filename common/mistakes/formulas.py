@@ -18,16 +18,16 @@ from samestep.common.mistakes.seen_tensor import (
 from samestep.common.steps.projections import project_ones
 
 _CLEAR = 20.0
-"""How many times what may be rounding a difference has to be, for a move within it to be the one that is expected."""
+"""How many times possible rounding a difference must be, so that a move within rounding counts as the expected one."""
 
 
 def _ratio(evidence: Evidence) -> float | None:
-    """Returns the one factor of all moves, weight decay left out, if there is one and it is not 1."""
+    """Returns the one factor between all moves, with or without weight decay; None if there is none or it is 1."""
     moves, scalars = evidence.parameters, evidence.a.scalars
     unit = scalars.get("lr", 0.0) * max(each.get("weight_decay", 0.0) for each in groups_of(scalars) or [{}])
     undecayed = [_undecayed(move, unit) for move in moves] if unit else []
     usual = [other if len(each.shape) > 1 else each for each, other in zip(moves, undecayed, strict=False)]
-    for each in (moves, undecayed, usual):  # the last of these: norms and biases have no decay
+    for each in (moves, undecayed, usual):  # `usual`: norms and biases have no decay
         ratio = common_ratio(each)
         if ratio is not None and ratio > 0 and not near(ratio, 1.0):
             return ratio
@@ -35,31 +35,31 @@ def _ratio(evidence: Evidence) -> float | None:
 
 
 def _undecayed(move: SeenTensor, unit: float) -> SeenTensor:
-    """Returns a move without the decay, which takes a multiple of the weights off."""
+    """Returns a move without the decay, which subtracts a multiple of the weights."""
     if not (move.one.any() or move.other.any()):
         return move
     return dataclasses.replace(move, one=move.one + unit * move.before, other=move.other + unit * move.before)
 
 
 def betas_of(evidence: Evidence) -> tuple[float, float] | None:
-    """Returns Adam's two betas; None where A's optimizer has none."""
+    """Returns Adam's two betas; None if A's optimizer has none."""
     betas = [evidence.a.scalars.get(f"betas.{number}") for number in range(2)]
     known = [beta for beta in betas if beta is not None and 0 < beta < 1]
     return (known[0], known[1]) if len(known) == 2 else None
 
 
 def corrections(betas: tuple[float, float], steps: int) -> tuple[float, float]:
-    """Returns what the means of gradients and of their squares are corrected by, as factors of an update.
+    """Returns the factors by which the bias corrections of the two means, of gradients and of squares, change an update.
 
     Args:
         betas: Adam's two betas.
-        steps: How many steps were taken, this one included.
+        steps: How many steps were taken, including this one.
     """
     return 1 / (1 - betas[0] ** steps), math.sqrt(1 - betas[1] ** steps)
 
 
 def _corrected(evidence: Evidence) -> tuple[float, tuple[float, float]] | None:
-    """Returns what all updates of B are as multiples of uncorrected ones, if it is one number that is not A's; and the betas."""
+    """Returns the factor of B's updates over uncorrected ones, and the betas; None unless all have one that is not A's."""
     ratio, betas = _ratio(evidence), betas_of(evidence)
     if ratio is None or betas is None:
         return None
@@ -67,7 +67,7 @@ def _corrected(evidence: Evidence) -> tuple[float, tuple[float, float]] | None:
 
 
 def steps_taken(evidence: Evidence) -> int:
-    """Returns how many steps were taken, with those before the ones that both runs have."""
+    """Returns how many steps were taken, including those before the steps that both runs have."""
     return max(len(side.earlier) for side in (evidence.a, evidence.b)) + evidence.step + 1
 
 
@@ -77,7 +77,7 @@ def _no_bias_correction(evidence: Evidence) -> Words | None:
 
 
 def _counted(evidence: Evidence, count: int) -> Words | None:
-    """B's update has the bias correction of another number of steps."""
+    """Checks that B's update has the bias correction of another number of steps."""
     found, steps = _corrected(evidence), steps_taken(evidence)
     if not found or count == steps or not near(found[0], math.prod(corrections(found[1], count))):
         return None
@@ -89,12 +89,12 @@ def _steps_of_microbatches(evidence: Evidence) -> Words | None:
 
 
 def _counts_anew(evidence: Evidence) -> Words | None:
-    """A count that is lost begins at 1. Among all smaller ones, some would explain any factor of a late step."""
+    """Checks for a lost step count, which begins again at 1. Among all smaller counts, some would explain any factor."""
     return _counted(evidence, 1)
 
 
 def _forms(betas: tuple[float, float], steps: int) -> Iterator[tuple[float, str]]:
-    """Yields factors of an uncorrected update that correct it wrongly, and how that is said."""
+    """Yields factors of an uncorrected update that correct it wrongly, each with a clause that describes the mistake."""
     first, second = corrections(betas, steps)
     yield second, "does not correct the bias of the mean of gradients"
     yield first, "does not correct the bias of the mean of squares"
@@ -113,7 +113,7 @@ def _bias_correction(evidence: Evidence) -> Words | None:
 
 
 def _decay_without_weight(evidence: Evidence) -> Words | None:
-    """B takes lr x decay off every weight where A takes lr x decay x weight."""
+    """Checks that B subtracts lr x decay from every weight where A subtracts lr x decay x weight."""
     scalars = evidence.b.scalars
     unit = scalars.get("lr", 0.0) * scalars.get("weight_decay", 0.0)
     if not unit or not differing(evidence.parameters):
@@ -123,7 +123,7 @@ def _decay_without_weight(evidence: Evidence) -> Words | None:
 
 
 def _state_lost(evidence: Evidence) -> Words | None:
-    """B moves its weights as a new optimizer does in its first step, and A, which has updated them before, does not."""
+    """Checks that B moves its weights as a new optimizer does in its first step, while A, which has taken steps, does not."""
     gradients = {each.name: each for each in evidence.gradients}
     moves = differing(evidence.driven)
     if not moves or any(each.name not in gradients for each in moves):
@@ -144,12 +144,12 @@ def _state_lost(evidence: Evidence) -> Words | None:
 
 
 def _groups(side: Side) -> list[dict[str, float]]:
-    """Returns the options of a run's groups, each once."""
+    """Returns the options of a run's groups, without duplicates."""
     return [*{tuple(each.items()): each for each in groups_of(side.scalars)}.values()]
 
 
 def _is_first_of_momentum(move: SeenTensor, gradient: SeenTensor, groups: Sequence[Mapping[str, float]]) -> bool:
-    """Returns whether B's move is that of plain gradients, by an optimizer that keeps a mean of them: RAdam begins so as well."""
+    """Returns whether B moves by plain gradients although its optimizer keeps a mean of them; RAdam also begins like that."""
     for group in groups:
         momentum, rate, decay = (group.get(name, 0.0) for name in ("momentum", "lr", "weight_decay"))
         times = 1 + momentum * bool(group.get("nesterov"))
@@ -161,7 +161,7 @@ def _is_first_of_momentum(move: SeenTensor, gradient: SeenTensor, groups: Sequen
 
 
 def _first_factors(evidence: Evidence) -> Iterator[tuple[float, float]]:
-    """Yields by how many learning rates the first step moves a number, with its gradient's sign, and from which size on."""
+    """Yields how many learning rates the first step moves a number by its gradient's sign, and from which gradient size on."""
     options, betas, steps = evidence.b.scalars, betas_of(evidence), steps_taken(evidence)
     epsilon = options.get("eps", 0.0)
     mean, own = options.get("alpha", 0.0), options.get("rho", 0.0)
@@ -169,7 +169,7 @@ def _first_factors(evidence: Evidence) -> Iterator[tuple[float, float]]:
         epsilon /= math.sqrt(1 - betas[1])
         yield 1.0, epsilon
         first, second = corrections(betas, steps)
-        yield (1 - betas[0]) * first * second / math.sqrt(1 - betas[1]), epsilon  # where the count alone is kept
+        yield (1 - betas[0]) * first * second / math.sqrt(1 - betas[1]), epsilon  # if only the count is kept
         now, then = (betas[0] * (1 - 0.5 * 0.96 ** (k * options.get("momentum_decay", 1.0))) for k in (1, 2))
         yield 1 + then * (1 - betas[0]) / (1 - now * then), epsilon  # NAdam; Keras has no other decay than 1
     elif 0 < mean < 1:
@@ -205,7 +205,7 @@ STATE = (
         of_step="the optimizer state was lost before this step",
     ),
 )
-"""What an optimizer has lost of its state."""
+"""Mistakes that lose a part of an optimizer's state."""
 FORMULAS = (
     Mistake(
         "steps_of_microbatches",

@@ -12,21 +12,21 @@ from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_NORM, GRAD
 from samestep.common.steps.projections import PROJECTIONS
 
 GRADIENTS = ("loss", *GRADIENT_PHASES)
-"""Where a mistake in gradients shows first."""
+"""The phases in which a mistake in gradients may first show."""
 
 
 EXACT = 3e-6
-"""How far a sum of losses in float32 may be from what it should be, relative to it."""
+"""The largest error of a sum of float32 losses, relative to the sum."""
 
 PART = 0.02
-"""The least share of a gradient that a missing rank's part makes up; a smaller difference has another cause."""
+"""The smallest share of a gradient that a missing rank's part makes up; a smaller difference has another cause."""
 
 
 def phase_of(scalars: Sequence[Mapping[str, float]], seen: Sequence[SeenTensor]) -> str:
     """Returns the phase in which gradients first differ: clipping, if the factors of clipping explain the difference.
 
     Args:
-        scalars: The scalars of the step, in both runs.
+        scalars: The scalars of the step in both runs.
         seen: The gradients.
     """
     factors, ratio = [factor(each) for each in scalars], common_ratio(seen)
@@ -35,7 +35,7 @@ def phase_of(scalars: Sequence[Mapping[str, float]], seen: Sequence[SeenTensor])
 
 
 def ratio_of_all(evidence: Evidence) -> float | None:
-    """Returns the ratio of all gradients before clipping, if they have one in common and it is not 1."""
+    """Returns the common ratio of all gradients before clipping; None if there is none or it is 1."""
     ratio = common_ratio(evidence.gradients)
     return None if ratio is None or near(ratio, 1.0) else ratio
 
@@ -44,7 +44,7 @@ def is_exactly(ratio: float, number: float) -> str:
     """Returns the spelling of a ratio that is a number or its inverse; "" if it is neither.
 
     Args:
-        ratio: As measured.
+        ratio: The measured ratio.
         number: The number that it may be.
     """
     if number < 1.5 and near(number, 1.0):
@@ -53,11 +53,11 @@ def is_exactly(ratio: float, number: float) -> str:
 
 
 def ratio_words(ratio: float, numbers: Iterable[float]) -> Words | None:
-    """Returns a ratio, the first number that it or its inverse is, and which of the two; None if it is none of them.
+    """Returns a ratio, the first number that it equals or is the inverse of, and which of the two; None if there is none.
 
     Args:
-        ratio: As measured.
-        numbers: What it may be, or its inverse; those up to 1 do not count.
+        ratio: The measured ratio.
+        numbers: The numbers that the ratio or its inverse may be; those up to 1 do not count.
     """
     number = next((each for each in numbers if each > 1 and is_exactly(ratio, each)), None)
     if number is None:
@@ -69,11 +69,11 @@ def ratio_words(ratio: float, numbers: Iterable[float]) -> Words | None:
 def times(
     number_of: Callable[[Evidence], Iterator[float]], is_on_loss: bool | None, evidence: Evidence
 ) -> Words | None:
-    """Checks that every gradient is multiplied or divided by one of several numbers, and not changed by clipping since.
+    """Checks that every gradient is multiplied or divided by one of several numbers, and that clipping has not changed that.
 
     Args:
         number_of: Yields the numbers.
-        is_on_loss: Whether the loss has to have the ratio as well, or must not; None if it may.
+        is_on_loss: Whether the loss must have the ratio as well (True), or must not (False); None if either will do.
         evidence: The evidence of the step.
     """
     ratio, of_loss = ratio_of_all(evidence), evidence.loss_ratio
@@ -81,17 +81,17 @@ def times(
         return None
     has_ratio = of_loss is not None and near(of_loss, ratio)
     if not has_ratio and any(each.norm == length(each.other) == 0 for each in evidence.gradients):
-        return None  # what starts as zero, as the second matrix of an adapter, hides from the loss that its layer has the factor
+        return None  # a layer that starts at zero, e.g. an adapter's second matrix, hides its factor from the loss
     return ratio_words(ratio, number_of(evidence)) if is_on_loss in (None, has_ratio) else None
 
 
 def processes(evidence: Evidence) -> Iterator[float]:
-    """Returns the numbers of processes of both runs."""
+    """Yields the numbers of processes of both runs, except 1."""
     yield from {float(evidence.a.world), float(evidence.b.world)} - {1.0}
 
 
 def microbatches(evidence: Evidence) -> Iterator[float]:
-    """Returns the numbers of micro-batches of both runs."""
+    """Yields the numbers of micro-batches of both runs, except 1."""
     yield from {float(evidence.a.passes), float(evidence.b.passes)} - {1.0}
 
 
@@ -103,31 +103,31 @@ def both(evidence: Evidence) -> Iterator[float]:
 
 
 def roots(evidence: Evidence) -> Iterator[float]:
-    """Returns the square roots that are not whole; a whole one may be the size of a mesh axis, such as 2 of 4 processes."""
+    """Yields the square roots that are not whole; a whole one may be the size of a mesh axis, such as 2 of 4 processes."""
     yield from (root for n in (*processes(evidence), *microbatches(evidence)) if (root := math.sqrt(n)) % 1)
 
 
 def roots_of_processes(evidence: Evidence) -> Iterator[float]:
-    """Returns the square roots of the numbers of processes of both runs."""
+    """Yields the square roots of the numbers of processes of both runs."""
     yield from map(math.sqrt, processes(evidence))
 
 
 def targets(evidence: Evidence) -> Iterator[float]:
-    """Yields the numbers of examples, of all ranks and of each."""
+    """Yields the numbers of examples of all ranks together, and of each rank."""
     for side in (evidence.a, evidence.b):
         ranks = [len(rows) for rows in (side.rows or {}).values() if rows]
         yield from {float(sum(ranks)), *(float(each) for each in ranks)}
 
 
 def loss_alone(evidence: Evidence) -> Words | None:
-    """Checks that the loss has a factor and the gradients have none, and that neither clipping nor rounding hides one."""
+    """Checks that the losses differ by a factor and the gradients do not, and that neither clipping nor rounding hides one."""
     ratio = evidence.loss_ratio
     is_alone = ratio is not None and are_same(evidence, ratio) and are_same(evidence, ratio * evidence.clipped)
     return {"ratio": spell(ratio)} if is_alone else None
 
 
 def are_same(evidence: Evidence, ratio: float) -> bool:
-    """Returns whether no gradient differs although a common ratio would be seen.
+    """Returns whether no gradient differs, although one would if all had the ratio.
 
     Args:
         evidence: The evidence of the step.
@@ -138,7 +138,7 @@ def are_same(evidence: Evidence, ratio: float) -> bool:
 
 
 def loss_and_norm(evidence: Evidence) -> Words | None:
-    """Checks that the loss has a factor that clipping removes from the gradients: all, or those that reach the bound."""
+    """Checks that the losses differ by a factor that clipping removes from all gradients, or from those above the bound."""
     ratio, (one, other), (most, theirs) = evidence.loss_ratio, evidence.scalars(CLIP_NORM), evidence.scalars(CLIP_EACH)
     if ratio is None or ratio < 1 or near(ratio, 1.0):
         return None
@@ -151,13 +151,13 @@ def loss_and_norm(evidence: Evidence) -> Words | None:
 
 
 def _is_scaled_alone(seen: SeenTensor, ratio: float, most: float) -> bool:
-    """Returns whether B's gradient is so many times A's, or was, and both are clipped to a norm where they exceed it."""
+    """Returns whether B's gradient is `ratio` times A's, after both were clipped to a norm if they exceeded it."""
     norm = seen.norms[0] if seen.norms else 0.0
     return seen.explained_by(1.0 if near(norm, most) else min(ratio, most / norm) if norm else ratio)
 
 
 def last_window(evidence: Evidence) -> Words | None:
-    """Returns a last window of fewer micro-batches that is divided by the usual number of them."""
+    """Checks for a last window of fewer micro-batches that is divided by the usual number of them."""
     side = evidence.b if evidence.b.passes > 1 or evidence.b.usual_passes > 1 else evidence.a
     ratio, passes, usual = ratio_of_all(evidence), side.passes, side.usual_passes
     if ratio is None or not 0 < passes < usual:
@@ -166,13 +166,13 @@ def last_window(evidence: Evidence) -> Words | None:
 
 
 def mean_of_means(evidence: Evidence) -> Words | None:
-    """Checks that inputs are equal and losses are not, each layer has its own ratio, and the parts show what divides them."""
+    """Checks that inputs agree and losses do not, each layer has its own ratio, and the parts show what divides them."""
     number, said = _averaged_parts(evidence), said_weights(evidence)
     return {"parts": str(number), "also": f". And {said}" if said else ""} if number else None
 
 
 def _averaged_parts(evidence: Evidence) -> int | None:
-    """Returns the number of parts over which one of the two averages, if that explains the loss and may explain the gradients."""
+    """Returns over how many parts one run averages, if that explains the loss and may explain the gradients; otherwise None."""
     if evidence.loss_ratio is None or common_ratio(evidence.gradients) is not None:
         return None
     if _weights_of_parts(evidence):
@@ -183,16 +183,16 @@ def _averaged_parts(evidence: Evidence) -> int | None:
     large = [each for each in differing(evidence.gradients) if each.norm > 0 and length(each.other)]
     alike = [float(each.one @ each.other) / (PROJECTIONS * each.norm * length(each.other)) for each in large]
     times = [length(each.other) / each.norm for each in large]
-    # A part has 1/n of a mean of n means, and at most all of the targets.
+    # A part weighs 1/n in a mean of n means, and at most 1 by its share of the targets.
     if not large or statistics.median(alike) < 0.5 or not 1 / max(cuts) <= statistics.median(times) <= max(cuts):
         return None
     return max(cuts) if _lies_between(evidence) else None
 
 
 def _weights_of_parts(evidence: Evidence) -> bool:
-    """Returns whether each part of one run's loss is that of the other by a weight of its own, and the weights are 1 on average.
+    """Returns whether the parts of the losses differ by weights that are 1 on average.
 
-    A part's sum over all targets is its mean times its share of the targets, and shares add up.
+    A part's sum over all targets is its mean times its share of the targets, and shares add up to 1.
     """
     a, b = evidence.a.parts, evidence.b.parts
     if len(a) != len(b) or len(a) < 2 or not all(a) or not all(b):
@@ -205,7 +205,7 @@ def _weights_of_parts(evidence: Evidence) -> bool:
 
 
 def _lies_between(evidence: Evidence) -> bool:
-    """Returns whether the loss of the run that is cut less is a weighted mean of the losses of the other's parts."""
+    """Returns whether the loss of the run that is split less is a weighted mean of the losses of the other run's parts."""
     whole, cut = sorted((evidence.a, evidence.b), key=lambda side: side.world * side.passes)
     if not cut.parts or cut.loss is None or whole.loss is None:
         return False

@@ -1,4 +1,4 @@
-"""Mistakes in the size of gradients: sums where there should be means, parts that are missing."""
+"""Mistakes in the size of gradients: sums instead of means, and missing parts."""
 
 from functools import partial
 

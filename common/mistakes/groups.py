@@ -1,6 +1,6 @@
-"""The groups of parameters that optimizers have, each with hyper-parameters of its own: "lr", "lr/1" of the second, and so on.
+"""The groups of parameters in optimizers, each with its own hyper-parameters: "lr", "lr/1" for the second group, and so on.
 
-And mistakes where optimizers take turns, as in a GAN: a wrong turn, and gradients that a `detach` should stop.
+This file also has mistakes in optimizers that take turns, as in a GAN: a wrong turn, or gradients that a `detach` should stop.
 """
 
 import collections
@@ -15,13 +15,13 @@ from samestep.common.steps.gradient_transforms import GRADIENT_PHASES
 
 
 def is_regrouped(one: Mapping[str, float], other: Mapping[str, float], differing: Iterable[str]) -> bool:
-    """Returns whether two steps have the same groups, apart from their order or from one that is split into several equal ones.
+    """Returns whether two steps have the same groups, in another order or with one of them split into several equal ones.
 
-    The same hyper-parameters then stand in other places. Whether a parameter has moved to another group shows in its update.
+    The same hyper-parameters then have other places. Whether a parameter has moved to another group shows in its update.
 
     Args:
-        one: The scalars of the one step.
-        other: Those of the other.
+        one: The scalars of one step.
+        other: The scalars of the other step.
         differing: The names of the scalars that differ, all of which must belong to groups.
     """
     names = {place_of(name)[0] for scalars in (one, other) for name in scalars if place_of(name)[1]}
@@ -29,11 +29,11 @@ def is_regrouped(one: Mapping[str, float], other: Mapping[str, float], differing
 
 
 def has_other_groups(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Returns whether a group of one step has options that no group of the other one has, among those that both know.
+    """Returns whether a group of one step has options that no group of the other has, among the options that both know.
 
     Args:
-        one: The scalars of the one step.
-        other: Those of the other.
+        one: The scalars of one step.
+        other: The scalars of the other step.
     """
     known = ({place_of(name)[0] for name in scalars} for scalars in (one, other))
     return not _have_alike(one, other, set.intersection(*known) - {*OF_GRADIENTS})
@@ -46,11 +46,11 @@ def _have_alike(one: Mapping[str, float], other: Mapping[str, float], names: Col
 
 
 def other_options(one: Mapping[str, float], other: Mapping[str, float]) -> str:
-    """Returns which options only the optimizers of one of two runs have, as a clause; "" if both have the same.
+    """Returns a clause on the options that only the optimizers of one run have; "" if both have the same options.
 
     Args:
         one: The scalars of a step of A.
-        other: Those of B.
+        other: The scalars of a step of B.
     """
     a, b = (dict.fromkeys(place_of(name)[0] for name in each if name not in OF_GRADIENTS) for each in (one, other))
     alone = [(who, few([name for name in own if name not in rest])) for who, own, rest in (("A", a, b), ("B", b, a))]
@@ -58,7 +58,7 @@ def other_options(one: Mapping[str, float], other: Mapping[str, float]) -> str:
 
 
 def _not_applied(evidence: Evidence) -> Words | None:
-    """The groups that B updates are some of A's, and so are the parameters. What was not trained before may be frozen in B."""
+    """Checks that B updates only some of A's groups and parameters. Parameters not trained before may be frozen in B."""
     scalars = evidence.a.scalars, evidence.b.scalars
     names = {place_of(name)[0] for each in scalars for name in each if name not in OF_GRADIENTS}
     groups, others = (groups_of(each, names) for each in scalars)
@@ -86,8 +86,8 @@ def groups_of(scalars: Mapping[str, float], names: Collection[str] = ()) -> list
     """Returns the hyper-parameters of each group.
 
     Args:
-        scalars: Those of a step.
-        names: Which; all unless given.
+        scalars: The scalars of a step.
+        names: The names of the hyper-parameters; all unless given.
     """
     found = collections.defaultdict[int, dict[str, float]](dict)
     for key, value in scalars.items():
@@ -98,7 +98,7 @@ def groups_of(scalars: Mapping[str, float], names: Collection[str] = ()) -> list
 
 
 def trained_apart(evidence: Evidence) -> tuple[list[str], list[str]] | None:
-    """Returns the parameters that A and B train at the step; None if they have some in common, or that is not known.
+    """Returns the parameters that A and B train at the step; None if they have some in common, or if that is unknown.
 
     Args:
         evidence: The evidence of the step.
@@ -109,17 +109,17 @@ def trained_apart(evidence: Evidence) -> tuple[list[str], list[str]] | None:
 
 
 def _other_turn(evidence: Evidence) -> Words | None:
-    """The two update different parameters, and only one of them updates those that both updated a step before."""
+    """Checks that the runs update different parameters, of which only one run updates those that both updated a step before."""
     apart = trained_apart(evidence)
     before = [each.name for each in evidence.gradients if each.earlier is not None and each.earlier.any()]
-    is_of_both = not (evidence.a.trained_alone or evidence.b.trained_alone)  # else one goes on with a network made anew
+    is_of_both = not (evidence.a.trained_alone or evidence.b.trained_alone)  # else one continues with a new network
     if apart is None or before not in apart or not is_of_both:
         return None
     return {"step": str(evidence.step), "one": few(apart[0]), "other": few(apart[1])}
 
 
 def _added(evidence: Evidence) -> Words | None:
-    """B's gradients are A's, and what steps before left there is added."""
+    """Checks that B's gradients are A's plus what earlier steps left there."""
     apart = differing(evidence.gradients)
     is_that = (not each.differs if each.strays is None else each.made_by(each.strays[1]) for each in evidence.gradients)
     return {"count": str(len(apart)), "total": str(len(evidence.gradients))} if apart and all(is_that) else None

@@ -1,4 +1,4 @@
-"""Mistakes of gradient accumulation that the micro-batches of one step show."""
+"""Mistakes in gradient accumulation that the micro-batches of one step show."""
 
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
@@ -8,16 +8,17 @@ from samestep.common.steps.recorded_run import digest_of
 
 
 def goes_on(longer: Side, shorter: Side) -> bool:
-    """Returns whether a step has the other run's examples and some of its next step: a larger batch, or more micro-batches.
+    """Returns whether a step also has some examples of the other run's next step: a larger batch, or more micro-batches.
 
     Args:
-        longer: The run that has more examples.
-        shorter: The other.
+        longer: The run whose step has more examples.
+        shorter: The other run.
     """
     rest, further = longer.examples - shorter.examples, shorter.following
     if not rest or not further or shorter.examples - longer.examples:
         return False
-    # Else a pass begins again, and the last batch is filled up with some of its first, which then come twice in a pass.
+    # Otherwise a new pass begins, and the last batch is filled up with some of its first examples, which then come twice in a
+    # pass.
     is_new = longer.repeated == 0 or digest_of([*further.elements()]) not in shorter.digests
     return (further <= rest and further != shorter.examples) or (
         rest <= further and is_new and not further & shorter.examples
@@ -25,7 +26,7 @@ def goes_on(longer: Side, shorter: Side) -> bool:
 
 
 def _times(evidence: Evidence) -> Words | None:
-    """Loss and gradients, as they were before they were clipped, have a factor that is none of the numbers of the run."""
+    """Checks that loss and unclipped gradients share a factor that is none of the numbers of the run."""
     ratio, loss = common_ratio(evidence.gradients), evidence.loss_ratio
     if loss is None:
         return None
@@ -36,7 +37,7 @@ def _times(evidence: Evidence) -> Words | None:
     if ratio is None:
         return None
     ratio /= clipped
-    # One number alone, as that of a temperature, has a ratio by chance.
+    # A single number, such as a temperature, has a ratio by chance.
     is_chance = sum(each.size for each in differing(evidence.gradients)) == 1
     if ratio < 0 or near(ratio, 1.0) or not near(loss, ratio) or is_chance:
         return None
@@ -44,13 +45,13 @@ def _times(evidence: Evidence) -> Words | None:
 
 
 def _zeroed(evidence: Evidence) -> Words | None:
-    """B sets its gradients to zero between backward passes of the step, and A does not."""
+    """Checks that B sets its gradients to zero between backward passes of the step, and A does not."""
     ours, theirs = evidence.counts(ZEROED_PASSES)
     return {"zeroed": str(theirs), "passes": str(evidence.b.passes)} if not ours and theirs else None
 
 
 def _kept(evidence: Evidence) -> Words | None:
-    """The closure of B adds to the gradients of the call before, and that of A does not."""
+    """Checks that B's closure adds to the gradients of the call before, and A's does not."""
     ours, theirs = evidence.counts(KEPT_CALLS)
     return {"count": str(theirs)} if theirs and not ours else None
 

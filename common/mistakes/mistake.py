@@ -1,4 +1,4 @@
-"""A known mistake, and what makes its name."""
+"""A known mistake, and the arithmetic that recognizes it."""
 
 import dataclasses
 import math
@@ -11,10 +11,10 @@ from samestep.common.mistakes.seen_tensor import SeenTensor
 Words = dict[str, str]
 """The values for the placeholders in the sentence of a mistake."""
 Arithmetic = Callable[[Evidence], Words | None]
-"""A pure function that returns the words of the sentence if a step differs as the mistake makes it; None if not."""
+"""A pure function that returns the words of the sentence if a step differs as the mistake would make it, and otherwise None."""
 
 NEAR = 2e-4
-"""How far a measured ratio may be from a number to be that number, relative to it."""
+"""The relative distance up to which a measured ratio counts as a given number."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,14 +22,14 @@ class Mistake:
     """One way in which a script is silently wrong.
 
     Attributes:
-        name: That of the oracle's mutant, where there is one.
+        name: The name of the mistake, which is also that of the oracle's mutant if there is one.
         phases: The phases in which two runs with this mistake may first differ.
         arithmetic: Checks whether a step shows the mistake.
         sentence: The sentence that names it, with placeholders: `{a}` and `{b}` for the two runs if it has sides.
-        thread: Where it happened, as owner/repository#number; "" if no thread is known.
-        has_sides: Whether it is a mistake of B; it is then tried with A and B swapped as well.
-        of_step: What is said of a step that the oracle took with this mistake; `{devices}` stands for their number, "" where it
-            has no such mutant.
+        thread: The thread in which it was reported, as owner/repository#number; "" if no thread is known.
+        has_sides: Whether it is a mistake of B; it is then also tried with A and B swapped.
+        of_step: A sentence about a step that the oracle took with this mistake, in which `{devices}` stands for the number of
+            devices; "" if there is no such mutant.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Mistake:
 
 
 def spell(ratio: float) -> str:
-    """Spells a ratio, with enough digits to show that it is not 1, or with three if it is small."""
+    """Spells a ratio with enough digits to show that it is not 1, or with three if it is small."""
     if 0 < abs(ratio) < 0.01:
         return f"{ratio:.3g}"
     near = abs(ratio - 1)
@@ -51,10 +51,10 @@ def spell(ratio: float) -> str:
 
 
 def of_norm(share: float, digits: int = 2) -> str:
-    """Spells how large a difference is relative to a norm.
+    """Spells the size of a difference relative to a norm.
 
     Args:
-        share: What part of the norm it is, or how many times the norm.
+        share: The difference as a multiple of the norm.
         digits: The number of digits; a share near 1 gets as many as show that it is not 1.
     """
     text = f"{share:.{digits}g}"
@@ -62,17 +62,17 @@ def of_norm(share: float, digits: int = 2) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Returns a number with its noun.
+    """Returns a number with its noun, in the plural unless the number is 1.
 
     Args:
-        number: How many.
+        number: The number.
         noun: The noun in the singular.
     """
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def few(words: Sequence[str]) -> str:
-    """Joins words by commas; if there are many, only the first three."""
+    """Joins words with commas; if there are many, only the first three."""
     return name_some(words, 3)
 
 
@@ -81,7 +81,7 @@ def names_of(seen: Sequence[SeenTensor], every: Sequence[SeenTensor] = ()) -> st
 
     Args:
         seen: The tensors.
-        every: All parameters, if the sentence may say that all are meant.
+        every: All parameters, if the names may be replaced by "all parameters".
     """
     return "all parameters" if len(seen) == len(every) else few([each.name for each in seen])
 
@@ -90,7 +90,7 @@ def near(ratio: float, number: float) -> bool:
     """Returns whether a measured ratio equals a number within the accuracy of measurement.
 
     Args:
-        ratio: As measured.
-        number: Which it may be.
+        ratio: The measured ratio.
+        number: The number that it may be.
     """
     return math.isfinite(ratio) and abs(ratio - number) <= NEAR * abs(number)

@@ -1,4 +1,4 @@
-"""Mistakes in a part of the gradients: what is missing, stale, not exchanged or counted twice."""
+"""Mistakes in a part of the gradients: missing, stale, not exchanged or counted twice."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def part_only(evidence: Evidence) -> Words | None:
 
 
 def part_times(evidence: Evidence) -> Words | None:
-    """Checks that the tensors that differ have one ratio, which is the number of processes."""
+    """Checks that the tensors that differ share one ratio, which is the number of processes or its inverse."""
     apart = differing(evidence.gradients)
     ratio = common_ratio(apart)
     if ratio is None or all(each.explained_by(ratio) for each in evidence.gradients):
@@ -38,23 +38,23 @@ def part_times(evidence: Evidence) -> Words | None:
 
 
 def stale(evidence: Evidence) -> Words | None:
-    """Checks that the gradients of B are those that both had one step before, while the losses do not show it."""
+    """Checks that the gradients of B are those that both runs had one step before, while the losses do not show it."""
     return None if evidence.phase == "loss" else _repeats(evidence)
 
 
 def _repeats(evidence: Evidence) -> Words | None:
-    """The gradients of B are those that both had a step before."""
+    """Checks that the gradients of B are those that both runs had one step before."""
     is_that = (each.earlier is not None and each.made_by(each.earlier, 0.0) for each in evidence.gradients)
     return {} if differing(evidence.gradients) and all(is_that) else None
 
 
 def updated_again(evidence: Evidence) -> Words | None:
-    """Checks that B has no loss of its own, and its gradients are those that both had one step before."""
+    """Checks that B has no loss at this step, and that its gradients are those that both runs had one step before."""
     return _repeats(evidence) if evidence.b.loss is None and evidence.a.loss is not None else None
 
 
 def kept(evidence: Evidence) -> Words | None:
-    """Checks that the gradients of B are A's plus those of a step before, as A had them, after clipping."""
+    """Checks that B's gradients are A's plus A's gradients of an earlier step, after clipping."""
     ratio = evidence.clipped
     if all(each.explained_by(ratio) for each in evidence.gradients):
         return None
@@ -69,7 +69,7 @@ def kept(evidence: Evidence) -> Words | None:
 
 
 def untied(evidence: Evidence) -> Words | None:
-    """Checks that only one gradient differs, and that B has a parameter of its shape that A does not have."""
+    """Checks that only one gradient differs, and that B has a further parameter of the same shape."""
     apart = differing(evidence.gradients)
     if len(apart) != 1:
         return None
@@ -78,7 +78,7 @@ def untied(evidence: Evidence) -> Words | None:
 
 
 def missing(evidence: Evidence) -> Words | None:
-    """Checks that tensors have a gradient in A and none in B, or do not exist there; all others are the same before clipping."""
+    """Checks that tensors with a gradient in A have none, or do not exist, in B, and all others agree before clipping."""
     lost, ratio = lost_gradients(evidence), evidence.clipped
     apart = [each for each in evidence.gradients if not each.explained_by(ratio)]
     names = [*(each.name for each in lost), *evidence.a.trained_alone]
@@ -93,7 +93,7 @@ def lost_gradients(evidence: Evidence) -> list[SeenTensor]:
 
 
 def said_gradients(names: Sequence[str]) -> str:
-    """Returns a clause that says that parameters get gradients, with their names."""
+    """Returns a clause saying that the named parameters get gradients."""
     return f"{names[0]} gets a gradient" if len(names) == 1 else f"{len(names)} parameters ({few(names)}) get gradients"
 
 
@@ -102,7 +102,7 @@ def _is_nothing(projections: np.ndarray) -> bool:
 
 
 def unexchanged(evidence: Evidence) -> Words | None:
-    """Checks that the gradients that the ranks of B gave their optimizers differ."""
+    """Checks that the ranks of B gave their optimizers different gradients."""
     split = evidence.b.split("gradient").keys()
     trained = {each.name for each in evidence.gradients}
     kinds = {each.kind for each in evidence.gradients if each.name in split}
@@ -186,4 +186,4 @@ AGAIN = (
         has_sides=True,
     ),
 )
-"""Such a step has no schedule and no examples of its own either."""
+"""Mistakes of steps without a schedule or examples, which are tried first."""

@@ -9,11 +9,11 @@ from samestep.common.mistakes.mistake import Mistake, Words, counted, few, near,
 from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_MOST, CLIP_VALUE, COMPUTED
 
 MOST_RUN_AHEAD = 64
-"""The most times as fast a schedule may run, and the most steps ahead."""
+"""The largest factor by which a schedule may run faster, and the largest number of steps by which it may be ahead."""
 LEAST_RATES = 2
 """How many rates may agree by chance."""
 OF_GRADIENTS = (*COMPUTED, CLIP_EACH, CLIP_MOST, CLIP_VALUE)
-"""Scalars of a step that are no options of an optimizer."""
+"""The scalars of a step that are not options of an optimizer."""
 
 
 def _rates(evidence: Evidence) -> tuple[float, float] | None:
@@ -30,13 +30,13 @@ def _factors(evidence: Evidence) -> Iterator[tuple[float, str]]:
 
 
 def _rate_by_ranks(evidence: Evidence) -> Words | None:
-    """The learning rate has a factor at every step, and it is the number of processes or micro-batches, or its root."""
+    """Checks that the rates differ by one factor at every step: the number of processes or micro-batches, or its root."""
     rates = _rates(evidence)
     if rates is None or not rates[0] or (len(evidence.a.rates) > 1 and near(evidence.b.rates[0], evidence.a.rates[0])):
         return None
     ratio = rates[1] / rates[0]
     later = zip(evidence.a.rates[evidence.step :], evidence.b.rates[evidence.step :], strict=False)
-    if not all(near(other, ratio * one) for one, other in later):  # of another schedule, one rate has it by chance
+    if not all(near(other, ratio * one) for one, other in later):  # under another schedule, one rate has it by chance
         return None
     for number, what in _factors(evidence):
         if near(ratio, number) or near(ratio, 1 / number):
@@ -45,12 +45,12 @@ def _rate_by_ranks(evidence: Evidence) -> Words | None:
 
 
 def _common(evidence: Evidence, first: int, times: int = 1, ahead: int = 0) -> list[float]:
-    """Returns B's rates from a step on, if A has that of step k at step times x k + ahead, as far as A went; none if not.
+    """Returns B's rates from a step on, if each at step k is A's at step times x k + ahead, as far as A went; else an empty list.
 
     Args:
         evidence: The evidence of the step.
-        first: The step from which on.
-        times: How many times as fast B's schedule runs.
+        first: The first step to compare.
+        times: How many times as fast as A's B's schedule runs.
         ahead: How many steps it is ahead.
     """
     a, b = evidence.a.rates, evidence.b.rates
@@ -60,13 +60,16 @@ def _common(evidence: Evidence, first: int, times: int = 1, ahead: int = 0) -> l
 
 
 def _late(evidence: Evidence) -> Words | None:
-    """B's rate at step k is A's at step k - 1, from here on; a single rate would be so as well where B keeps its rate."""
+    """Checks that B's rates from here on are A's of one step earlier. One rate is not enough, as B may just keep its rate."""
     step = evidence.step
     return {"step": str(step)} if step > 0 and len({*_common(evidence, step, ahead=-1)}) > 1 else None
 
 
 def _schedule(evidence: Evidence) -> Words | None:
-    """B's rate at step k is A's at step N k, as far as A went; of few, A alone keeps each for N steps, or N may be expected."""
+    """Checks that B's rate at step k is A's at step N k, as far as A went.
+
+    If only few rates show it, only A may keep each rate for N steps, or N must be a number of processes or micro-batches.
+    """
     a, b, known = evidence.a.rates, evidence.b.rates, [number for number, _ in _factors(evidence)]
     for times in range(2, MOST_RUN_AHEAD + 1):
         rates = _common(evidence, 0, times)
@@ -78,7 +81,7 @@ def _schedule(evidence: Evidence) -> Words | None:
 
 
 def _restarted(evidence: Evidence) -> Words | None:
-    """From this step on, B's rates are the first ones once more: those of its own first steps, or of A, where B is resumed."""
+    """Checks that B's rates begin anew at this step: with its own first rates, or with A's first ones if B is resumed."""
     a, b, step = evidence.a, evidence.b, evidence.step
     if _rates(evidence) is None:
         return None
@@ -88,32 +91,32 @@ def _restarted(evidence: Evidence) -> Words | None:
         return None if times is None else {"step": str(step), "times": spelt, "who": "the other run"}
     common = [*zip(b.rates, b.rates[step:] if step else (), strict=False)]
     is_same = all(near(one, other) for one, other in common) and len(common) > LEAST_RATES
-    is_changing = len({one for one, _ in common}) > LEAST_RATES  # one that does not change is no schedule
+    is_changing = len({one for one, _ in common}) > LEAST_RATES  # constant rates are no schedule
     return {"step": str(step), "times": "", "who": "it"} if is_same and is_changing else None
 
 
 def _times_of_first(whole: Side, resumed: Side) -> float | None:
-    """Returns how many times the first rates of a whole run those of a resumed one are; None if it is no one number.
+    """Returns the factor of a resumed run's rates over the first rates of a whole run; None if there is not just one.
 
-    One whose optimizer is restored and whose schedule is not begins at the rate that the optimizer has, and its schedule then
-    multiplies that one, or computes the next one anew.
+    If the optimizer is restored and the schedule is not, the run begins at the optimizer's rate. The schedule then multiplies
+    that rate, or computes the next one anew.
     """
     common = [*zip([*(rate for rate, _ in whole.earlier), *whole.rates], resumed.rates, strict=False)]
     if len(common) <= LEAST_RATES:
         return None
-    # Also if these are constant, which all of the whole run's are not.
+    # This holds for constant rates as well, as those of the whole run are not all constant.
     if all(near(one, other) for one, other in common):
         return 1.0
     (first, begun), *rest = common
     if all(near(one * begun, other * whole.rates[0]) for one, other in zip(whole.rates, resumed.rates, strict=False)):
-        return None  # only the rate is another one
+        return None  # only the initial rate differs
     kept = [1.0, begun / first] if first else [1.0]
     found = (times for times in kept if all(near(times * one, other) for one, other in rest))
     return next(found, None) if len({one for one, _ in rest}) > 1 else None
 
 
 def _shifted(evidence: Evidence) -> Words | None:
-    """From this step on, B's rate is the one that A has some steps later, unless one factor makes all of them."""
+    """Checks that B's rate, from this step on, is A's of some steps later, unless one factor relates all rates."""
     a, b = evidence.a.rates, evidence.b.rates
     if a and b and all(near(one * b[0], other * a[0]) for one, other in zip(a, b, strict=False)):
         return None
@@ -124,7 +127,7 @@ def _shifted(evidence: Evidence) -> Words | None:
 
 
 def _other_scalar(evidence: Evidence) -> Words | None:
-    """A hyper-parameter is another one."""
+    """Finds hyper-parameters whose values differ."""
     a, b = evidence.a.scalars, evidence.b.scalars
     names = [name for name in a if name in b and name not in COMPUTED and not same_number(a[name], b[name])]
     words = other_values(a, b, names)
@@ -132,12 +135,12 @@ def _other_scalar(evidence: Evidence) -> Words | None:
 
 
 def other_values(one: Mapping[str, float], other: Mapping[str, float], differing: Iterable[str]) -> list[str]:
-    """Returns the values of hyper-parameters in two runs, each as a clause; groups with the same values share one.
+    """Returns the values of hyper-parameters in two runs, each as a clause; groups with equal values share one clause.
 
     Args:
         one: The scalars of a step of A.
-        other: Those of B.
-        differing: The names of those that differ.
+        other: The scalars of a step of B.
+        differing: The names of the scalars that differ.
     """
     alike = collections.defaultdict[tuple[str, str], list[int]](list)
     for key in differing:
@@ -155,7 +158,7 @@ def other_values(one: Mapping[str, float], other: Mapping[str, float], differing
 
 
 def place_of(name: str) -> tuple[str, int]:
-    """Splits the name of a scalar into that of the hyper-parameter and the place of its group.
+    """Splits the name of a scalar into the name of the hyper-parameter and the place of its group.
 
     Args:
         name: The name as in a step: "lr" for the first group, "lr/1" for the second.
@@ -165,7 +168,7 @@ def place_of(name: str) -> tuple[str, int]:
 
 
 def same_number(one: float, other: float) -> bool:
-    """Returns whether two hyper-parameters are the same up to float32.
+    """Returns whether two hyper-parameters are equal up to the precision of float32.
 
     Args:
         one: One of the two.

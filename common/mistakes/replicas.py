@@ -8,14 +8,14 @@ from samestep.common.steps.gradient_transforms import FOLLOWING, GRADIENT_PHASES
 
 
 def _scalars_by_rank(evidence: Evidence) -> Words | None:
-    """Ranks have other hyper-parameters or loss scales; norms that are computed differ wherever gradients do."""
+    """Checks that ranks of B differ in hyper-parameters or loss scales; norms are left out, since they follow the gradients."""
     split = {name: ranks for name, ranks in evidence.b.split("scalar").items() if name not in FOLLOWING}
     words = _of_b_alone(evidence, split)
     return words and {"names": ", ".join([*split][:4])} | words
 
 
 def _skipped(evidence: Evidence) -> Words | None:
-    """Some ranks left out the update, and others did not."""
+    """Checks that only some ranks of B skipped the update."""
     return _of_b_alone(evidence, evidence.b.split("skipped"))
 
 
@@ -33,7 +33,7 @@ def _weights(evidence: Evidence) -> Words | None:
 
 
 def _of_b_alone(evidence: Evidence, split: Mapping[str, tuple[int, ...]]) -> Words | None:
-    """Returns the ranks that hold something differently, of the first name; None where none do, or where some of A do as well."""
+    """Returns the ranks of B that differ in the first name; None if none do, or if ranks of A differ as well."""
     return None if not split or evidence.a.splits else {"ranks": " and ".join(map(str, next(iter(split.values()))))}
 
 

@@ -1,4 +1,4 @@
-"""The table of known mistakes, and how a cause is looked up in it."""
+"""The table of known mistakes, and the search for a cause in it."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ class Cause:
     Attributes:
         name: The name of the mistake.
         sentence: The sentence that names it.
-        thread: Where it happened.
+        thread: The thread in which the mistake was reported.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Cause:
 
 
 def of_step(name: str) -> str:
-    """Returns the sentence about a step of the oracle with a mistake that records show as well.
+    """Returns the sentence about a step of the oracle with a mistake that records can show as well.
 
     Args:
         name: The name of the mistake and of the mutant.
@@ -80,21 +80,21 @@ def of_step(name: str) -> str:
 
 
 def causes(evidence: Evidence, mistakes: Sequence[Mistake] = MISTAKES) -> tuple[Cause, ...]:
-    """Finds the known mistake that explains the step; several factors, if the numbers that they come from are equal.
+    """Finds the known mistake that explains the step, or several factors if the numbers behind them are equal.
 
     Args:
         evidence: The evidence of the step.
         mistakes: The mistakes to try.
     """
     is_apart = evidence.phase in ("data", "hyper-parameters") and trained_apart(evidence) is not None
-    tried = TURNS if is_apart else mistakes  # what other optimizers are given is no mistake in the data
+    tried = TURNS if is_apart else mistakes  # other optimizers get other data, which is no mistake
     found = [(each, sentence) for each in tried for sentence in _tried(each, evidence)]
     alike = [each for each in found if each[0] in SCALES] if found and found[0][0] in SCALES else found[:1]
     return tuple(Cause(each.name, sentence, each.thread) for each, sentence in alike)
 
 
 def _tried(mistake: Mistake, evidence: Evidence) -> Iterator[str]:
-    """Yields the mistake's sentence, if it explains the step; tried the other way round if it does not."""
+    """Yields the mistake's sentence if it explains the step, as it is or else with A and B swapped."""
     if evidence.phase not in mistake.phases:
         return
     words = mistake.arithmetic(evidence)

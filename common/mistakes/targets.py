@@ -1,4 +1,4 @@
-"""Mistakes in what a loss is computed with: other targets, another formula, a model in evaluation mode."""
+"""Mistakes in what a loss is computed from: other targets, another formula, a model in evaluation mode."""
 
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Mistake, Words, few, spell
@@ -8,7 +8,7 @@ from samestep.common.steps.gradient_transforms import CLIP_VALUE
 
 
 def _targets_differ(evidence: Evidence) -> Words | None:
-    """As many examples as in A have targets, and some have others. Where no module is called, they are the data."""
+    """Checks that equally many examples have targets, some of them different. If no module is called, these are the data."""
     a, b = evidence.a.targets, evidence.b.targets
     if a is None or b is None:
         return None
@@ -17,12 +17,12 @@ def _targets_differ(evidence: Evidence) -> Words | None:
 
 
 def _other_loss(evidence: Evidence) -> Words | None:
-    """The same examples and weights give another loss, and no factor explains it."""
+    """Checks that the same examples and weights give another loss, which no factor explains."""
     ratio = evidence.loss_ratio
     rows = evidence.a.rows is not None and evidence.a.examples == evidence.b.examples
-    # of what one run alone has, or what a script has written, nobody knows whether it is the same
+    # tensors that only one run has, or that a script has written, cannot be compared
     has_others = evidence.a.only or evidence.b.only or evidence.a.written or evidence.b.written
-    is_known = bool(evidence.moves) and not differing(evidence.moved)  # else the weights before the step may be others
+    is_known = bool(evidence.moves) and not differing(evidence.moved)  # else the weights before the step may differ
     if ratio is None or not rows or has_others or not is_known or common_ratio(evidence.gradients) is not None:
         return None
     are_same = evidence.a.targets is not None and evidence.a.targets == evidence.b.targets
@@ -38,13 +38,13 @@ def _other_loss(evidence: Evidence) -> Words | None:
 
 
 def _class_weights(evidence: Evidence) -> Words | None:
-    """The same examples, targets and weights give another loss, whose function is given different class weights."""
+    """Checks that the same examples, targets and weights give another loss, whose function gets different class weights."""
     found, said = _other_loss(evidence), said_weights(evidence)
-    return {"what": said} if said and found and not found["targets"] else None  # the last: they may be others
+    return {"what": said} if said and found and not found["targets"] else None  # targets may differ
 
 
 def said_weights(evidence: Evidence) -> str:
-    """Returns a clause that says which losses are given class weights, if they differ; "" otherwise.
+    """Returns a clause on which losses are given class weights, if these differ; "" otherwise.
 
     Args:
         evidence: The evidence of the step.
@@ -58,7 +58,7 @@ def said_weights(evidence: Evidence) -> str:
 
 
 def _evaluates(evidence: Evidence) -> Words | None:
-    """Only B's model is in evaluation mode."""
+    """Checks that only B's model is in evaluation mode."""
     return {} if evidence.b.is_evaluated and not evidence.a.is_evaluated else None
 
 

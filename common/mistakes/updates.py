@@ -1,4 +1,4 @@
-"""Mistakes in what is done with the right gradients: what moves and what does not, and how far."""
+"""Mistakes in the use of correct gradients: what moves, what does not, and how far."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, diffe
 from samestep.common.steps.record import FOLLOWER
 
 MOST_FACTORS = 4
-"""The most ratios that updates may have; more mean another formula."""
+"""The largest number of ratios between updates; more of them mean another formula."""
 
 
 def _update_times(evidence: Evidence) -> Words | None:
@@ -17,7 +17,10 @@ def _update_times(evidence: Evidence) -> Words | None:
 
 
 def _factors(evidence: Evidence) -> Words | None:
-    """Each update has one of a few factors, of which some are not 1. One that A makes first here may not be B's first."""
+    """Checks that a few factors, some of them not 1, explain all updates.
+
+    Tensors that A updates for the first time are left out, since B may have updated them before.
+    """
     factors: list[tuple[float, list[str]]] = []
     new = {each.name for each in evidence.gradients if each.earlier is not None and not each.earlier.any()}
     for each in evidence.driven:
@@ -47,7 +50,7 @@ def _does_not_move(evidence: Evidence) -> Words | None:
 
 
 def _drifts(evidence: Evidence) -> Words | None:
-    """Tensors without a gradient, which A leaves where they are, move in B."""
+    """Checks that B moves tensors without a gradient, which A leaves unchanged."""
     pushed = {each.name for each in evidence.gradients if each.one.any() or each.other.any()}
     apart = differing(evidence.parameters)
     moved = [each for each in apart if length(each.one) <= each.bound * each.rounding]
@@ -66,7 +69,7 @@ def _statistics_differ(evidence: Evidence) -> Words | None:
 
 
 def _unbiased(evidence: Evidence) -> Words | None:
-    """What B adds to A's moves is a share of the variance that A moves its own by, as far as the momentum takes it."""
+    """Checks that B adds a share of the variance by which A moves its own, up to the momentum, to A's moves."""
     buffers = _statistics_alone(evidence)
     of_all = [each for each in evidence.moves if each.role == "buffer"]
     if not buffers or 2 * len(buffers) > len(of_all):  # means are the same
@@ -83,13 +86,13 @@ def _unbiased(evidence: Evidence) -> Words | None:
 
 
 def _statistics_alone(evidence: Evidence) -> list[SeenTensor]:
-    """Returns the buffers that differ; none if a parameter does."""
+    """Returns the buffers that differ; empty if a parameter differs."""
     buffers = [each for each in differing(evidence.moves) if each.role == "buffer"]
     return [] if differing(evidence.parameters) else buffers
 
 
 def _follows_otherwise(evidence: Evidence) -> Words | None:
-    """Only networks that no optimizer updates differ."""
+    """Checks that only networks that no optimizer updates differ."""
     apart = differing(evidence.moves)
     if not apart or any(each.role != FOLLOWER for each in apart):
         return None
@@ -99,14 +102,14 @@ def _follows_otherwise(evidence: Evidence) -> Words | None:
 
 
 def _followed_otherwise(evidence: Evidence) -> Words | None:
-    """What was written to networks between two steps differs by a factor, so the update of this step has no part in it."""
+    """Checks that writes to networks between two steps differ by a factor, so this step's update is not the cause."""
     apart = [each for each in differing(evidence.moves) if each.role == FOLLOWER]
     ratio = common_ratio(apart)
     if ratio is None or near(ratio, 1.0) or all(each.size == 1 for each in apart):
         return None
     if any(
         near(each.ratio, ratio) for each in differing(evidence.parameters)
-    ):  # which a script has followers follow afterwards
+    ):  # the followers then follow these parameters
         return None
     how = "stand still" if abs(ratio) < 1e-6 else f"have moved {spell(ratio)} times as far"
     return {"names": names_of(apart), "how": how}
@@ -123,7 +126,7 @@ FOLLOWED = (
         has_sides=True,
     ),
 )
-"""Where a script writes followers between the updates, and trains on what they say."""
+"""Mistakes of scripts that write followers between updates, and train on their outputs."""
 UPDATES = (
     Mistake(
         "follows_otherwise",

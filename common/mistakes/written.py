@@ -1,4 +1,4 @@
-"""Weights that scripts write outside of updates: after one, or within a step before another backward pass."""
+"""Weights that scripts write outside of updates: after an update, or within a step before another backward pass."""
 
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.mistake import Mistake, Words, counted, near, spell
@@ -9,18 +9,18 @@ _AFTER = "after the update, which is the same in both, and before the next step,
 
 
 def _writes(evidence: Evidence) -> Words | None:
-    """Only B's script has written weights, and the update before that is the same in both."""
+    """Checks that only B's script has written weights, after an update that is the same in both."""
     count = evidence.b.written
     if not count or evidence.a.written or differing(parameters(evidence.updates)):
         return None
-    if evidence.phase == "update" and not evidence.updates:  # it may differ as well
+    if evidence.phase == "update" and not evidence.updates:  # the update may differ as well
         return None
     when = _BETWEEN if evidence.phase == "loss" else _AFTER
     return {"tensors": counted(count, "tensor"), "when": when}
 
 
 def _writes_otherwise(evidence: Evidence) -> Words | None:
-    """The updates are the same, and both scripts then write other weights."""
+    """Checks that the updates are the same, and that both scripts then write different weights."""
     if not (evidence.a.written and evidence.b.written and evidence.updates):
         return None
     if differing(parameters(evidence.updates)):
@@ -30,7 +30,7 @@ def _writes_otherwise(evidence: Evidence) -> Words | None:
 
 
 def _moves_otherwise(evidence: Evidence) -> Words | None:
-    """Both move their weights within the step, and one factor explains what B does."""
+    """Checks that both runs move their weights within the step, and that B's moves are A's times one factor."""
     moved = parameters(evidence.moved)
     ratio = common_ratio(moved) if _begins_alike(evidence) else None
     is_of_both = any(each.one.any() for each in moved) and any(each.other.any() for each in moved)
@@ -38,7 +38,7 @@ def _moves_otherwise(evidence: Evidence) -> Words | None:
 
 
 def _does_not_move(evidence: Evidence) -> Words | None:
-    """Only A moves its weights within the step."""
+    """Checks that only A moves its weights within the step."""
     moved = parameters(evidence.moved)
     is_of_one = bool(differing(moved)) and not any(each.other.any() for each in moved)
     if not is_of_one or not _begins_alike(evidence) or not evidence.a.passes > 1:
@@ -54,7 +54,7 @@ def _begins_alike(evidence: Evidence) -> bool:
 
 
 def _first_loss(side: Side) -> float:
-    """Returns the loss of the first backward pass, on average over the ranks; 0 if it is not known."""
+    """Returns the loss of the first backward pass, averaged over the ranks; 0 if unknown."""
     first = side.parts[:: side.passes] if side.passes else ()
     return sum(first) / len(first) if len(first) * side.passes == len(side.parts) and first else 0.0
 
