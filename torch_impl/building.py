@@ -1,4 +1,4 @@
-"""The model of a run on one device, with everything that the run changes about it."""
+"""Builds the model of a run on one device, with everything that the run changes about it."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,21 +16,23 @@ from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.applied import adapt, restructure
 
 Part = TypeVar("Part", bound=nn.Module)
-"""What a process holds of a model."""
+"""The part of a model that a process holds."""
 
 
 def build_switched(run: Run, device: torch.device, context: StepContext, cut: Callable[[nn.Module], Part]) -> Part:
-    """Builds the workload's model in the run's dtype, with the layers off that the run switches off; it may hold no numbers yet.
+    """Builds the workload's model in the run's dtype, and switches off the layers that the run switches off.
+
+    The model may be on the meta device.
 
     Args:
         run: The run.
-        device: The device to build it on, if that must be before its tensors are known.
-        context: What its layers read of the present micro-batch.
-        cut: Takes the part of the model, changed in place, that this process holds.
+        device: The device to build it on, if it cannot be built on the meta device.
+        context: What the layers read about the current micro-batch.
+        cut: Reduces the model, in place, to the part that this process holds, and returns that.
     """
     spec = run.workload.model
     prepare(run)
-    # On the meta device, unless the model may hold tensors that are neither parameters nor buffers.
+    # The meta device is ruled out if the model may hold tensors that are neither parameters nor buffers.
     with torch.device("meta" if spec.facts.is_built_here else device):
         whole = build_model(spec, context)
         model = cut(whole)
@@ -50,8 +52,8 @@ def build_fresh_model(
     Args:
         run: The run.
         device: The device to build it on.
-        context: What its layers read of the present micro-batch.
-        distribute: Shards the model in place while it takes no memory yet, so that no process ever holds all of it.
+        context: What the layers read about the current micro-batch.
+        distribute: Shards the model in place before it takes memory, so no process ever holds all of it.
     """
     spec, model = run.workload.model, build_switched(run, device, context, lambda model: model)
     model = exchanging(run, model, device)

@@ -1,7 +1,7 @@
-"""Measures the speed of a core and of the exchanges of two processes: `python -m samestep.torch_impl.core_rates RANK STORE`.
+"""Measures the speed of a core and of exchanges between two processes: `python -m samestep.torch_impl.core_rates RANK STORE`.
 
-Rank 0 prints JSON: what `Cores` has, and the rate of the memory. Every figure is the median of repetitions, so that a moment of
-load does not change it.
+Rank 0 prints JSON: the fields of `Cores`, and the memory rate. Every figure is the median of repetitions, so a moment of load
+does not change it.
 """
 
 import json
@@ -16,19 +16,19 @@ from torch import distributed as dist
 from torch.nn import functional
 
 SIZES = (16, 32, 64, 128, 256, 512, 1024)
-"""Of square matrices."""
+"""The sizes of the square matrices."""
 ELEMENTS = 2**16
-"""The bytes of a tensor that fits the cache of a core."""
+"""The number of elements of a tensor that fits in the cache of a core."""
 COPIED_BYTES = 2**26
-"""More bytes than the caches of a core hold."""
+"""More bytes than fit in the caches of a core."""
 LARGE = 2**21
-"""Elements of a large message: 8 MiB."""
+"""The number of elements of a large message, 8 MiB."""
 REPEATS, SECONDS = 15, 0.02
 RANKS = 2
 
 
 def main() -> None:
-    """Measures on one of two processes; both must be started."""
+    """Runs one of the two processes of the measurement."""
     rank, store = int(sys.argv[1]), sys.argv[2]
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
@@ -42,11 +42,11 @@ def main() -> None:
     if rank == 0:
         print(json.dumps([cores, memory_bytes_per_second]))
     dist.barrier()
-    os._exit(0)  # gloo's threads may crash in their own teardown
+    os._exit(0)  # gloo's threads may crash during teardown
 
 
 def exchanges(rank: int) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """Measures what the ledger calls sends: seconds of a small one, and bytes a second of a large one, by operation.
+    """Measures each operation that the ledger counts: its seconds for a small message, and its bytes per second for a large one.
 
     Args:
         rank: The rank of this process.
@@ -65,7 +65,7 @@ def exchanges(rank: int) -> tuple[Mapping[str, float], Mapping[str, float]]:
         "send": send,
     }
     for name, operation in operations.items():
-        each = 2 if name == "send" else 1  # there and back
+        each = 2 if name == "send" else 1  # it goes there and back
         small, large = (_together(operation, torch.zeros(count)) / each for count in (RANKS, LARGE))
         latencies[name], rates[name] = small, 4 * LARGE / max(large - small, 1e-9)
     return latencies, rates
@@ -88,7 +88,7 @@ def _copy() -> Callable[[], object]:
 
 
 def _median(operation: Callable[[], object]) -> float:
-    """Returns the seconds of one call, while the other process does the same."""
+    """Returns the seconds per call, while the other process does the same."""
     dist.barrier()
     operation()
     start = time.perf_counter()
@@ -98,7 +98,7 @@ def _median(operation: Callable[[], object]) -> float:
 
 
 def _together(operation: Callable[[torch.Tensor], object], tensor: torch.Tensor) -> float:
-    """Returns the seconds of one call of what both processes have to call equally often."""
+    """Returns the seconds per call of an operation that both processes have to call equally often."""
     operation(tensor)
     return _repeat(lambda: operation(tensor), 4 if tensor.numel() == LARGE else 40)
 

@@ -1,4 +1,4 @@
-"""Builds the user's model once and writes down what every process of every strategy has to know about it."""
+"""Builds the user model once and writes down what the processes of all strategies need to know about it."""
 
 import copy
 from collections.abc import Callable
@@ -39,11 +39,11 @@ from samestep.torch_impl.models.user_model import build_declared, dtypes_of
 
 
 def describe(folder: Path, source: str, split: Split, seed: int) -> None:
-    """Describes a model.
+    """Describes a user model.
 
     Args:
-        folder: Where the description goes.
-        source: FILE.py:NAME, absolute.
+        folder: The folder that the description is written to.
+        source: The model as FILE.py:NAME, with an absolute path.
         split: The data.
         seed: The seed with which the initial weights are drawn.
 
@@ -60,7 +60,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     inputs, targets = (as_inputs(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets))
     keep_float64(module.double(), casts := find_casts(module, inputs))
     returned, flops = _try_forward(model, module, inputs, source)
-    segments = describe_segments(model, module, inputs, returned, flops, source)  # in evaluation, as the outputs
+    segments = describe_segments(model, module, inputs, returned, flops, source)  # in evaluation, like the outputs
     splits, named = _splits(find_plan(model, module, inputs, source)), weights.named_weights(module)
     habits, written = _find_habits(model, module, split, source)
     reach = find_reach(module, inputs, FORWARD_PASS in habits.randoms, source, _loss_of(model, targets, source))
@@ -86,21 +86,21 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         optimizer=describe_optimizer(model, copy.deepcopy(module), source),
         written=written,
         casts=casts,
-        rounded=find_roundings(module, inputs),  # these last two change the model
+        rounded=find_roundings(module, inputs),  # this and the next change the model
         kept=find_kept_roundings(module, inputs, dtypes),
     )
     write_found(folder, model, source, "torch", split, seed, found)
 
 
 def _find_habits(model: Model, module: nn.Module, split: Split, source: str) -> tuple[Habits, tuple[str, ...]]:
-    """Finds what a forward pass in training depends on, and the parameters that it writes, whose versions it raises."""
+    """Returns what a forward pass in training depends on, and the parameters that it writes, which their versions reveal."""
     versions = {name: parameter._version for name, parameter in module.named_parameters()}
     habits = call_user(find_habits, source, "what it does", Probe(module, model, split, source))
     return habits, tuple(name for name, each in module.named_parameters() if each._version != versions[name])
 
 
 def _loss_of(model: Model, targets: torch.Tensor, source: str) -> Callable[[object], object]:
-    """Returns what makes a loss of what the model returns: the user's function, or the outputs, all of which our losses read."""
+    """Returns the user's loss function; without one, a function that returns the outputs, all of which our losses read."""
     function = loss_function(model)
     if function is None:
         return main_outputs
@@ -121,7 +121,7 @@ def _loss_of_each(model: Model, outputs: object, targets: torch.Tensor, source: 
 
 
 def _try_forward(model: Model, module: nn.Module, inputs: Inputs, source: str) -> tuple[object, int]:
-    """Computes what the model returns of some examples; returns it with the FLOPs of one example."""
+    """Returns what the model returns for some examples, and the FLOPs per example."""
     module.eval()
     counter, before = FlopCounter(), dict(module.named_parameters())
     trained = {name for name, each in before.items() if each.requires_grad}
@@ -137,7 +137,7 @@ def _try_forward(model: Model, module: nn.Module, inputs: Inputs, source: str) -
             f"--model {source}: the forward pass changes whether {min(changed)} is trained; set requires_grad when the model is "
             f"built."
         )
-    if loss_function(model) is None and not isinstance(outputs, torch.Tensor):  # a __call__ of its own runs no hooks
+    if loss_function(model) is None and not isinstance(outputs, torch.Tensor):  # a custom __call__ runs no hooks
         kind = type(outputs).__name__
         raise ConfigError(
             f"--model {source}: the model returns {kind} when it is called; put what it does into forward()."
@@ -152,7 +152,7 @@ def _told(inputs: Inputs) -> str:
 
 
 def _splits(plan: Plan) -> dict[str, int]:
-    """Returns the axis along which each parameter of the tensor plan is cut, by neutral name."""
+    """Returns the axis along which each parameter of the tensor plan is split, by neutral name."""
     splits: dict[str, int] = {}
     for name, way in ((path.replace(".", "/"), way) for path, way in plan.items()):
         splits |= {f"{name}/kernel": 1, f"{name}/bias": 0} if way == "column" else {f"{name}/kernel": 0}

@@ -1,7 +1,7 @@
-"""Devices, threads, and the process group: how ranks join and leave it.
+"""Devices, threads, and how ranks join and leave the process group.
 
-Missing ranks, and ranks that were given another run, are found before anything is sent: torch's own rendezvous does not name a
-missing rank, and passes tensors of other shapes without an error.
+Ranks that are missing or were given a different run are found before anything is sent. torch's own rendezvous does not name a
+missing rank, and sends tensors of mismatched shapes without an error.
 """
 
 import datetime
@@ -22,20 +22,20 @@ from samestep.common.strategy import Run
 from samestep.torch_impl.upstream import absent_store
 
 PATIENCE = 0.8
-"""The share of the run's timeout after which ranks stop waiting. They report before the launcher ends them, because they know
-which rank is missing."""
+"""The share of the run's timeout after which ranks stop waiting. They know which rank is missing, so they must report
+before the launcher ends them."""
 
 ABSENT = "SAMESTEP_ABSENT_RANKS"
-"""The environment variable that is set where a step of rank 0 is observed, without any other rank."""
+"""The environment variable that is set when a step of rank 0 is observed without the other ranks."""
 
 
 def use_device(run: Run, may_share: bool = False) -> torch.device:
-    """Chooses the device of this process: a GPU if its machine has one for each rank, else the CPU. Sets the threads.
+    """Chooses the device of this process, a GPU if its machine has one for each rank, else the CPU; sets the number of threads.
 
     Args:
         run: The run.
-        may_share: With fewer GPUs than ranks, ranks share them: gloo all-reduces and broadcasts a GPU's tensors, but
-            has no other exchange of them (torch 2.13).
+        may_share: Whether ranks share GPUs if there are fewer GPUs than ranks. gloo can all-reduce and broadcast the tensors of
+            a GPU, but has no other exchange of them (torch 2.13).
     """
     torch.set_num_threads(run.threads)
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -50,27 +50,27 @@ def join_group(run: Run, device: torch.device) -> Hardware:
     """Joins the process group that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe.
 
     Args:
-        run: The same on every rank.
+        run: The run, the same on every rank.
         device: The device of this process.
 
     Returns:
-        What the ranks run on, with the backend that the group was made with.
+        What the ranks run on, with the backend of the group.
 
     Raises:
-        WorkerFailed: They do not come together.
+        WorkerFailed: The ranks do not all join, or were given different runs.
     """
     if meets_on_loopback():
-        # Without it gloo looks the host's name up: 60-100 ms, and an outside address where the loopback will do.
+        # Otherwise gloo looks up the host's name, which takes 60-100 ms and yields an external address.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
-    dist.set_debug_level_from_env()  # read at import, which happened before this process was given its environment
+    dist.set_debug_level_from_env()  # torch read it at import, before this process was given its environment
     if ABSENT in os.environ:
         dist.init_process_group("fake", rank=0, world_size=dist_world_size(), store=absent_store())
         return Hardware(note="ranks that are not there", backend="gloo")
     shared = is_shared(device)
     backend = "nccl" if device.type == "cuda" and not shared else "gloo"
     store = meet(run)
-    # Under TORCH_DISTRIBUTED_DEBUG=DETAIL torch names the rank that hangs, if it gets there before the launcher.
+    # Under TORCH_DISTRIBUTED_DEBUG=DETAIL, torch names the rank that hangs, if it times out before the launcher does.
     detail = dist.get_debug_level() == dist.DebugLevel.DETAIL
     seconds = PATIENCE * timeout_seconds() if detail else peer_seconds()
     rank, count = int(os.environ["RANK"]), dist_world_size()
@@ -80,7 +80,7 @@ def join_group(run: Run, device: torch.device) -> Hardware:
 
 
 def meets_on_loopback() -> bool:
-    """Returns whether all processes of the run are on one machine."""
+    """Returns whether all processes of the run meet on the loopback device, i.e. are on one machine."""
     return os.environ["MASTER_ADDR"] in ("127.0.0.1", "localhost")
 
 
@@ -90,7 +90,7 @@ def is_shared(device: torch.device) -> bool:
 
 
 def own_part(run: Run) -> BatchPart:
-    """Returns the part of the global batch that this process takes, by its place on the mesh."""
+    """Returns the part of the global batch that this process takes, which depends on its place on the mesh."""
     return BatchPart.of(run.mesh, dist.get_rank() if dist.is_initialized() else 0, run.asked.is_zigzag)
 
 
@@ -100,7 +100,7 @@ def dist_world_size() -> int:
 
 
 def local_world_size() -> int:
-    """Returns how many of them are on this machine; all, unless LOCAL_WORLD_SIZE says otherwise."""
+    """Returns the number of processes of the run on this machine; all of them, unless LOCAL_WORLD_SIZE says otherwise."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", dist_world_size()))
 
 
@@ -117,7 +117,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def describe(device: torch.device) -> str:
-    """Returns what a device is, in words."""
+    """Returns a description of a device in words."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU cores"
 
 
@@ -129,8 +129,8 @@ def timeout_seconds() -> float:
 def peer_seconds() -> float:
     """Returns how long the framework itself waits for a peer.
 
-    Where a launcher watches, that is longer than the launcher's own timeout: the launcher's message is better, and the time in
-    which the whole machine was suspended counts for the framework.
+    Under a launcher it waits longer than the launcher's own timeout. The launcher has the better message, and the framework
+    would count time in which the whole machine was suspended.
     """
     return timeout_seconds() * (10 if LAUNCHED_AT in os.environ else 1 / PATIENCE)
 
@@ -139,17 +139,17 @@ def meet(run: Run) -> dist.Store:
     """Waits for every rank at MASTER_ADDR and MASTER_PORT; returns the store through which they found each other.
 
     Raises:
-        WorkerFailed: The port is taken, nobody answers there, a rank does not join or was started twice, or one was given
-            another run.
+        WorkerFailed: The port is taken, nothing answers there, a rank does not join or was started twice, or a rank was given a
+            different run.
     """
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     seconds = PATIENCE * timeout_seconds()
     deadline = time.monotonic() + seconds
-    # torchrun's own store outlives its workers: in it are still the addresses of those that it has started again.
+    # torchrun's own store outlives its workers, so it still has the addresses of workers that were since restarted.
     store = dist.PrefixStore(os.environ.get(RESTARTS, "0"), _store(rank, count, seconds))
     _claim(store, rank)
     description = json.dumps(run.described())
-    own = json.loads(description)  # as the others read it: JSON has no tuples
+    own = json.loads(description)  # as other ranks read it, because JSON has no tuples
     store.set(f"here/{rank}", description)
     for other in range(count):
         left = max(0.001, deadline - time.monotonic())
@@ -171,7 +171,7 @@ def meet(run: Run) -> dist.Store:
 
 
 def _claim(store: dist.Store, rank: int) -> None:
-    """Takes a rank, or tells everyone that a process has it already."""
+    """Claims a rank for this process, or tells all ranks that another process already has it."""
     own = _own_name()
     holder = store.compare_set(f"rank/{rank}", "", own).decode()
     if holder != own:
@@ -189,7 +189,7 @@ def _own_name() -> str:
 
 
 def _is_agents() -> bool:
-    """Returns whether torchrun listens where ranks meet."""
+    """Returns whether torchrun's agent listens at the address where ranks meet."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
@@ -216,10 +216,10 @@ def _store(rank: int, count: int, seconds: float) -> dist.TCPStore:
 
 
 def _listen_on_loopback() -> int:
-    """Listens where ranks meet; torch would listen at every address of the machine (2.13), and asks nobody who they are.
+    """Listens on the loopback address; torch would listen at every address of the machine, without authentication (2.13).
 
     Returns:
-        The descriptor.
+        The file descriptor.
     """
     return socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))).detach()
 

@@ -1,4 +1,4 @@
-"""Which rank saves which part of the state: one of the ranks that hold it."""
+"""Decides which rank saves which part of the state; each part is saved by one of the ranks that hold it."""
 
 import json
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ import torch.distributed as dist
 from samestep.common.program import StatePiece
 
 _SPREAD = ("params", "slots")
-"""Parts that any holder may save, because the copies are equal; where buffers differ, the first rank's count."""
+"""Parts that any holder may save, because their copies are equal; buffers may differ, so the first holder saves them."""
 
 
 class Division:
-    """The pieces that this rank saves; all ranks agree on them when the first state is saved."""
+    """The pieces that this rank saves. All ranks agree on a division when the first state is saved."""
 
     def __init__(self, device: torch.device) -> None:
-        """Decides nothing yet.
+        """Starts without a decision.
 
         Args:
-            device: That the group sends from.
+            device: The device that the group sends from.
         """
         self._device = device
         self._own: frozenset[str] | None = None
@@ -27,11 +27,11 @@ class Division:
 
     @property
     def is_needless(self) -> bool:
-        """Whether it is known that every rank holds the whole state."""
+        """Whether the ranks have found that every rank holds the whole state."""
         return self._is_decided and self._own is None
 
     def take(self, held: Sequence[StatePiece]) -> list[StatePiece] | None:
-        """Returns which of the pieces that this rank holds it saves; None if every rank holds the whole state."""
+        """Returns the pieces that this rank saves, out of those that it holds; None if every rank holds the whole state."""
         keys = {_key(piece): piece for piece in held if piece.array.size}
         if not self._is_decided:
             self._own, self._is_decided = self._divide({key: piece.array.nbytes for key, piece in keys.items()}), True
@@ -51,7 +51,7 @@ class Division:
         return frozenset(chosen)
 
     def _exchange(self, own: dict[str, int]) -> list[dict[str, int]]:
-        """Gathers what every rank holds, as JSON: torch's own way for objects unpickles what arrives."""
+        """Gathers the keys and sizes of what every rank holds, as JSON, because torch's own gather of objects unpickles."""
         data = torch.frombuffer(bytearray(json.dumps(own).encode()), dtype=torch.uint8).to(self._device)
         sizes = [torch.tensor(0, device=self._device) for _ in range(dist.get_world_size())]
         dist.all_gather(sizes, torch.tensor(len(data), device=self._device))

@@ -1,7 +1,7 @@
-"""A state as a directory of torch.distributed.checkpoint, with the names that torch's modules and optimizers have.
+"""Exports a state as a directory of torch.distributed.checkpoint, with the names of torch's modules and optimizers.
 
 References:
-    torch.distributed.checkpoint.state_dict.get_state_dict, whose result it has.
+    torch.distributed.checkpoint.state_dict.get_state_dict, whose result has this layout.
 """
 
 import warnings
@@ -20,7 +20,7 @@ def write_exported(state: TrainState, folder: Path) -> None:
 
     Args:
         state: The state of the whole model.
-        folder: A new folder: writing into an existing one would mix two steps (docs/found.md).
+        folder: A new folder; writing into an existing one would mix two steps (docs/found.md).
     """
     model = {usual_name(name): _tensor(name, array) for name, array in state.params.items()}
     model |= {name.replace("/", "."): torch.from_numpy(array) for name, array in state.buffers.items()}
@@ -29,7 +29,7 @@ def write_exported(state: TrainState, folder: Path) -> None:
         for name, array in arrays.items():
             own = optimizer.setdefault(usual_name(name), {"step": torch.tensor(float(state.updates_of(name)))})
             own[usual_slot(slot)] = _tensor(name, array)
-    with warnings.catch_warnings(action="ignore"):  # it says that there is one process
+    with warnings.catch_warnings(action="ignore"):  # torch warns that there is only one process
         whole = {"model": model, "optimizer": {"state": optimizer}, "step": torch.tensor(state.step)}
         dcp.save(whole, checkpoint_id=str(folder), no_dist=True)
 

@@ -1,9 +1,9 @@
-"""Which parameters got a gradient in a step, where some may not: the ranks agree, because each has other examples.
+"""Makes ranks agree which parameters got a gradient in a step, for models in which some may get none.
 
-Torch's optimizers leave a parameter without a gradient as it is: it does not decay, its momentum stays, and its updates are
-not counted. On one device these are the parameters that no example of the batch reaches. Several ranks do the same: a parameter
-that any rank's examples reach is updated on all ranks, and one that no example reaches on none. DDP does so with
-`find_unused_parameters`.
+torch's optimizers leave a parameter without a gradient unchanged: it does not decay, its momentum stays, and no update is
+counted. On one device, these are the parameters that no example of the batch reaches. Several ranks have to do the same, although
+each has different examples: a parameter that any rank's examples reach is updated on all ranks, and a parameter that no example
+reaches is updated on none. DDP does so with `find_unused_parameters`.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from samestep.torch_impl.upstream import reduce_zeros
 
 
 def agree(reached: Sequence[bool], device: torch.device, group: dist.ProcessGroup | None = None) -> list[bool]:
-    """Finds out which parameters any rank's examples reached.
+    """Returns whether the examples of any rank reached each parameter.
 
     Args:
         reached: Whether each parameter got a gradient on this rank.
         device: The device of the parameters.
-        group: The ranks; all there are, unless given.
+        group: The ranks that agree; None stands for all ranks.
     """
     flags = torch.tensor(reached, dtype=torch.int32, device=device)
     dist.all_reduce(flags, group=group)
@@ -35,8 +35,8 @@ def hook_gathered(model: nn.Module, hook_of: Callable[[nn.Parameter], Callable[[
     """Registers a hook to be called whenever a gathered parameter gets a gradient; call it before the first forward pass.
 
     Args:
-        model: The model, sharded from its root on.
-        hook_of: Makes the hook of a parameter, given its sharded form.
+        model: The root of the sharded model.
+        hook_of: Returns the hook for a parameter, given its sharded form.
     """
     for block in [each for each in model.modules() if isinstance(each, FSDPModule)]:
         _watch(block, hook_of)
@@ -50,7 +50,7 @@ def _watch(block: nn.Module, hook_of: Callable[[nn.Parameter], Callable[[torch.T
     @torch.compiler.disable
     def follow(*_: object) -> None:
         for (module, name), parameter in at_rest.items():
-            gathered = module.get_parameter(name)  # those of an inner block are not gathered yet
+            gathered = module.get_parameter(name)  # parameters of an inner block are not gathered yet
             if parameter.requires_grad and gathered is not parameter and gathered not in watched:
                 watched.add(gathered)
                 gathered.register_post_accumulate_grad_hook(hook_of(parameter))
@@ -59,18 +59,18 @@ def _watch(block: nn.Module, hook_of: Callable[[nn.Parameter], Callable[[torch.T
 
 
 class ShardedReach:
-    """Follows the gradients of what `fully_shard` gathers, and drops the gradients of parameters that no rank's examples reached.
+    """Follows the gradients of parameters that `fully_shard` gathers, and drops those of parameters that no example reached.
 
-    `fully_shard` exchanges zeros for what this rank's examples did not reach, so that all ranks exchange the same.
+    For parameters that this rank's examples did not reach, `fully_shard` exchanges zeros, so all ranks exchange the same.
     """
 
     def __init__(self, modules: Sequence[nn.Module], device: torch.device, group: dist.ProcessGroup | None) -> None:
-        """Watches sharded modules; to be done before their first forward pass.
+        """Watches sharded modules; create it before their first forward pass.
 
         Args:
-            modules: What was sharded, each from its root on.
+            modules: The roots of the sharded modules.
             device: The device of the parameters.
-            group: The ranks among which the gradients are exchanged; None stands for all there are.
+            group: The ranks that exchange the gradients; None stands for all ranks.
         """
         self._device, self._group = device, group
         self._parameters = list(dict.fromkeys(p for module in modules for p in module.parameters() if p.requires_grad))
@@ -85,10 +85,10 @@ class ShardedReach:
 
     @contextlib.contextmanager
     def exchange(self, last: bool) -> Iterator[None]:
-        """Makes the context of a micro-batch's passes; after the last of a step, gradients that no rank reached are dropped.
+        """Returns the context of the passes of a micro-batch; after the last one, drops gradients that no example reached.
 
         Args:
-            last: Whether it is the last micro-batch.
+            last: Whether it is the last micro-batch of the step.
         """
         yield
         if last:

@@ -1,4 +1,4 @@
-"""The part of a training state that one process holds: how it is copied, restored, measured, and merged with the other parts."""
+"""Copies, restores and measures the part of a training state that one process holds, and merges the parts of all processes."""
 
 import contextlib
 import dataclasses
@@ -22,19 +22,19 @@ from samestep.torch_impl.weights import Weight
 
 
 class HeldState(Protocol):
-    """What this process holds between two steps; `LocalState`, unless an engine lays it out in its own way."""
+    """What this process holds between two steps: a `LocalState`, unless an engine has its own layout."""
 
     def snapshot(self, step: int) -> TrainState:
-        """Copies parameters and optimizer state, gathered."""
+        """Returns a copy of parameters and optimizer state, gathered from all ranks."""
 
     def pieces(self) -> list[StatePiece] | None:
-        """Returns the parts of the state that this process holds, without gathering; None where they are not known."""
+        """Returns the parts of the state that this process holds, without gathering; None if they are not known."""
 
     def restore(self, state: TrainState) -> None:
-        """Copies this process's part of everything in place."""
+        """Copies this process's part of a state in place."""
 
     def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int) -> Footprint:
-        """Adds up the tensors of this process, as `LocalState.footprint` does.
+        """Returns the bytes of the tensors of this process, like `LocalState.footprint`.
 
         Args:
             device: The device that the tensors are on.
@@ -50,12 +50,11 @@ class LocalState:
     Attributes:
         named: The parameters by neutral name.
         optimizer_state: The optimizer state of the same parameters.
-        keys: What the optimizer keeps for each of them: neutral name -> torch's key, as in `slot_keys`.
+        keys: Neutral name of each slot that the optimizer keeps for a parameter -> torch's key; see `slot_keys`.
         buffers: The model's buffers by neutral name.
-        full_tensor: Gathers a parameter as one whole tensor.
-        counts: Whether some updates may leave out a parameter, so that each has its own count.
-        particular: What the optimizer keeps for some parameters, as `particular_slots` finds it; it keeps every slot for the
-            others.
+        full_tensor: Returns a parameter as one whole, gathered tensor.
+        counts: Whether updates may skip parameters, so that each parameter has its own count.
+        particular: The slots of parameters for which the optimizer keeps other slots than usual; see `particular_slots`.
     """
 
     named: Mapping[str, Weight]
@@ -72,11 +71,11 @@ class LocalState:
 
     @property
     def trained(self) -> dict[str, Weight]:
-        """The parameters that are not frozen, which alone have gradients and optimizer state."""
+        """The parameters that are not frozen; only these have gradients and optimizer state."""
         return {name: weight for name, weight in self.named.items() if weight.parameter.requires_grad}
 
     def snapshot(self, step: int) -> TrainState:
-        """Copies parameters and optimizer state, gathered."""
+        """Returns a copy of parameters and optimizer state, gathered from all ranks."""
         params: Arrays = {}
         slots: dict[str, Arrays] = {slot: {} for slot in self.keys}
         for name, weight in self.named.items():
@@ -106,7 +105,7 @@ class LocalState:
         return found + [whole(path, array) for path, array in own.items()]
 
     def restore(self, state: TrainState) -> None:
-        """Copies everything in place."""
+        """Copies a whole state in place; each rank takes its part."""
         with torch.no_grad():
             for name, weight in self.named.items():
                 sharded.copy_shard(weight.parameter, weight.from_neutral(state.params[name]))
@@ -120,17 +119,17 @@ class LocalState:
 
     @contextlib.contextmanager
     def _held(self, name: str, parameter: nn.Parameter) -> Iterator[dict[str, torch.Tensor]]:
-        """This process's state of a parameter, if it holds any.
+        """Yields this process's optimizer state of a parameter; an empty dict if it holds none.
 
-        Torch makes it in the first update, which a loss scaler may skip, and for which there may never be a gradient. What is
-        made here stays only if there have been updates.
+        torch creates the state in the first update, which may never come, as a loss scaler may skip it or there may be no
+        gradient. State that is created here is kept only if there have been updates.
         """
         local = self.optimizer_state.local(parameter)
         is_made = local is not None and not local
         if local is not None and is_made:
             for slot, key in self._keys_of(name).items():
                 shape = self._shape(name, slot)
-                is_alike = shape == parameter.shape  # and cut like it
+                is_alike = shape == parameter.shape  # and sharded like it
                 local[key] = torch.zeros_like(parameter) if is_alike else parameter.new_zeros(shape)
             local["step"] = torch.tensor(0.0)
         yield local or {}
@@ -148,12 +147,12 @@ class LocalState:
             buffer.copy_(torch.from_numpy(state.buffers[name]))
 
     def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int = 0) -> Footprint:
-        """Adds up the tensors of this process.
+        """Returns the bytes of the tensors of this process.
 
         Args:
             device: The device of the tensors.
             gradients_bytes: The bytes of the gradients when the optimizer last started.
-            gathered_bytes: The most parameter bytes that a step held beside this process's own.
+            gathered_bytes: The most parameter bytes that a step held in addition to this process's own.
         """
         parameters = [weight.parameter for weight in self.named.values()]
         local = [self.optimizer_state.local(parameter) or {} for parameter in parameters]
@@ -171,12 +170,12 @@ class LocalState:
 
 
 def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Module) -> LocalState:
-    """Builds the local state of a process that has the optimizer state of the parameters that it holds.
+    """Builds the local state of a process that holds parameters together with their optimizer state.
 
     Args:
         run: The run.
         optimizer: The optimizer of the models' parameters.
-        *models: Not wrapped.
+        *models: The models or stages of this process, without wrappers.
     """
     return LocalState(
         weights.named_weights(*models),
@@ -189,14 +188,14 @@ def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Mo
 
 
 def gather_states(own: TrainState | None, device: torch.device) -> list[TrainState]:
-    """Gathers states on rank 0, as arrays: torch's own way for objects unpickles what arrives.
+    """Gathers states on rank 0, as arrays, because torch's own gather of objects unpickles.
 
     Args:
-        own: The state of this rank; None if it adds nothing.
+        own: The state of this rank; None if it contributes nothing.
         device: The device that the group sends from.
 
     Returns:
-        The states, in the order of ranks; nothing but on rank 0.
+        The states in the order of ranks, on rank 0; an empty list on other ranks.
     """
     if dist.get_rank() > 0:
         data = bytearray(to_bytes(own) if own is not None else b"")
@@ -216,7 +215,7 @@ def gather_states(own: TrainState | None, device: torch.device) -> list[TrainSta
 
 
 def merge(parts: Iterable[TrainState]) -> TrainState:
-    """Merges parts that hold different parameters into one state; not all of them know what earlier runs skipped."""
+    """Merges parts that hold different parameters into one state; not every part has the count of skipped steps."""
     step, skipped, params, counts = 0, 0, {}, {}
     slots: dict[str, Arrays] = {}
     buffers: Arrays = {}
@@ -224,7 +223,7 @@ def merge(parts: Iterable[TrainState]) -> TrainState:
         step, skipped = part.step, max(skipped, part.skipped)
         params |= part.params
         counts |= part.counts
-        buffers = part.buffers | buffers  # of replicas, those of the first
+        buffers = part.buffers | buffers  # if replicas differ, the first one counts
         for slot, values in part.slots.items():
             slots.setdefault(slot, {}).update(values)
     return TrainState(step, params, slots, buffers, skipped=skipped, counts=counts)

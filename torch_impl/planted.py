@@ -1,7 +1,7 @@
-"""Mistakes that `samestep demo` plants in the real programs of PyTorch: each changes one thing of a process that then trains.
+"""Mistakes that `samestep demo` plants in the real programs of PyTorch; each changes one thing in a process before it trains.
 
-They are mistakes that people report in public threads, made in the same places: in a hook of DDP, in the clipping of a step, in
-the rows that a rank takes. `common/reference/known.py` says what each is called, and in which cell it matters.
+They are mistakes that people report in public threads, made in the same places: in a hook of DDP, in the clipping of a step, or
+in the rows that a rank takes. `common/reference/known.py` has the name of each, and the cell in which it matters.
 """
 
 import dataclasses
@@ -10,13 +10,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # `samestep demo --help` names the mistakes, and imports no NumPy
+if TYPE_CHECKING:  # `samestep demo --help` names the mistakes, but must not import NumPy
     import numpy as np
 
     from samestep.common.batch import Batch, BatchPart
 
 MISTAKE = "SAMESTEP_MISTAKE"
-"""The variable of the environment that names the mistake of a process."""
+"""The environment variable that names the mistake of a process."""
 
 
 def _sum_for_mean() -> None:
@@ -25,7 +25,7 @@ def _sum_for_mean() -> None:
 
     right = DistributedDataParallel.__init__
 
-    def summed(state, bucket):  # unannotated: torch would insist on its own types
+    def summed(state, bucket):  # without annotations, because torch would insist on its own types
         return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda future: future.value()[0])
 
     def init(self: DistributedDataParallel, *args: object, **kwargs: object) -> None:
@@ -238,11 +238,11 @@ PLANTED: Mapping[str, Callable[[], None]] = {
         _expert_gradients_over_replicas,
     )
 }
-"""The name of each mistake in `common/reference/known.py`, and what makes a process wrong in that way."""
+"""Name of each mistake in `common/reference/known.py` -> the function that plants it in this process."""
 
 
 def main(arguments: list[str]) -> int:
-    """Makes this process wrong in the way that MISTAKE names, if it does, then does what every worker does."""
+    """Plants the mistake that the variable MISTAKE names, if it is set, then runs the worker as usual."""
     from samestep.common.runtime.worker import worker
 
     if name := os.environ.get(MISTAKE):

@@ -1,4 +1,4 @@
-"""Traces the user's torch model on one batch: every layer, the gradients, one step, and a curve of losses."""
+"""Traces the user's torch model: every layer, the gradients and one step on one batch, and a curve of losses."""
 
 import dataclasses
 import itertools
@@ -38,11 +38,11 @@ from samestep.torch_impl.models.user_model import build_declared
 from samestep.torch_impl.optimizers import build_optimizer, own
 
 MeanLoss = Callable[[object, torch.Tensor], torch.Tensor]
-"""(what the model returns, targets) -> the loss of the batch."""
+"""Given what the model returns and the targets, returns the mean loss of the batch."""
 
 
 class _Traced:
-    """A model that starts again and again from the same weights."""
+    """A model that can be reset to the same weights repeatedly."""
 
     def __init__(self, folder: Path, asked: TraceRequest, split: Split) -> None:
         DRAWS.install(STILL)  # before the user's file is imported
@@ -57,10 +57,10 @@ class _Traced:
         self.loss = _mean_loss(spec)
 
     def start(self, factor: float = 0.0) -> torch.optim.Optimizer:
-        """Puts the weights back, each moved by a factor; returns a new optimizer."""
+        """Resets the weights, each perturbed by a relative factor; returns a new optimizer."""
         nudge = np.random.default_rng(self._asked.seed)
         params = dict(self._params)
-        if factor:  # the product of a scalar parameter is no array any more
+        if factor:  # the product of a scalar parameter is no longer an array
             params |= {n: np.asarray(v * (1 + factor * nudge.normal(size=v.shape))) for n, v in params.items()}
         weights.materialize(self.module, torch.device("cpu"), params, self._buffers)
         self.module.train()
@@ -78,7 +78,7 @@ class _Traced:
             yield as_inputs(x), torch.from_numpy(y)
 
     def curve(self, factor: float = 0.0) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Trains from the weights, each moved by a factor; returns the losses, and the rate of each step."""
+        """Trains from perturbed weights; returns the losses and the learning rate of each step."""
         update, losses, rates = self.start(factor), list[float](), list[float]()
         for x, y in itertools.islice(self.batches(), self._asked.steps):
             rates.append(float(update.param_groups[0]["lr"]))
@@ -90,7 +90,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     """Traces a model.
 
     Args:
-        folder: Holds the weights; the trace goes into it.
+        folder: The folder that holds the weights; the trace is written into it.
         asked: What to trace.
         split: The data.
     """
@@ -132,17 +132,17 @@ def _trace(traced: _Traced, clips: Clips) -> ModelTrace:
 
 
 def _losses(traced: _Traced, outputs: object, y: torch.Tensor) -> np.ndarray:
-    """Returns what the user's loss returns for each target or example; nothing where it is not theirs."""
+    """Returns the losses of the user's loss function for each target or example; none without such a function."""
     function = loss_function(traced.model)
     return np.zeros(0) if function is None else function(outputs, y).detach().numpy().astype(np.float64)
 
 
 def save(folder: Path, asked: TraceRequest, split: Split) -> None:
-    """Writes the weights by torch's names, in the dtypes of the model, as `load_state_dict` takes them.
+    """Writes the weights under torch's names, in the dtypes of the model, for `load_state_dict`.
 
     Args:
-        folder: Holds the weights; the file goes into it.
-        asked: Names the model.
+        folder: The folder that holds the weights; the file is written into it.
+        asked: The request, which names the model.
         split: The data.
     """
     torch.manual_seed(asked.seed)
@@ -188,7 +188,7 @@ def _gradient(weight: weights.Weight) -> np.ndarray:
 
 
 def _evaluate(module: nn.Module, x: Inputs) -> tuple[np.ndarray, list[tracing.Call]]:
-    """Returns the outputs in evaluation; with gradients on, since some layers take another path without."""
+    """Returns the outputs and calls in evaluation; gradients stay on, because some layers take another path without them."""
     module.eval()
     with tracing.recording(module) as recorder:
         outputs = module(x)

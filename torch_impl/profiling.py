@@ -1,8 +1,8 @@
-"""The activities of a process, read from torch.profiler.
+"""Reads the activities of a process from torch.profiler.
 
 References:
-    torch.profiler of torch 2.13. An operator of `c10d` lasts until a transfer is handed over, or until it is done where the
-    call waits for it; gloo's own event, named "gloo:...", is the transfer itself. Both together are when it was in flight.
+    torch.profiler of torch 2.13. An operator of `c10d` lasts until the transfer is handed over or, if the call waits, until it
+    is done. gloo's own event, named "gloo:...", is the transfer itself. The two together cover the time it was in flight.
 """
 
 import bisect
@@ -25,25 +25,25 @@ from samestep.torch_impl.observing.collectives import COLLECTIVES, is_transfer
 from samestep.torch_impl.upstream import all_threads, kineto_events
 
 _PASS = re.compile(r"samestep:(?P<stage>\d+)(?P<letter>[FBIW])(?P<microbatch>\d+)$")
-"""What `named_pass` calls a pass."""
+"""The names that `named_pass` gives to passes."""
 _RECORDING = threading.Event()
 _BACKWARD, _UPDATE = "autograd::engine::evaluate_function", "Optimizer.step#"
 _COMPILED = ("Torch-Compiled Region", "CompiledFunctionBackward")
 _AUTOGRAD = ("autograd::", "torch::autograd::")
 _RECEIVE = "c10d::recv_"
 _SENDER = 2
-"""Which of its arguments is the sender."""
+"""The position of the sender among the arguments of a receive."""
 
 
 class PhaseSpan(NamedTuple):
     """An interval in which a process was in one phase of a step.
 
     Attributes:
-        start_ns: Its start.
-        end_ns: Its end.
+        start_ns: The start, as `time.time_ns()`.
+        end_ns: The end, as `time.time_ns()`.
         name: The phase.
-        stage: The stage of a pipeline.
-        microbatch: The microbatch of a pipeline.
+        stage: The stage, in a pipeline.
+        microbatch: The number of the micro-batch, in a pipeline.
     """
 
     start_ns: int
@@ -57,12 +57,12 @@ class Event(NamedTuple):
     """An event that the profiler recorded.
 
     Attributes:
-        name: The name of an operator, or of what Python code called a range of its own.
-        start_ns: As `time.time_ns()`.
-        end_ns: As `time.time_ns()`.
+        name: The name of an operator, or the name that Python code gave to a range.
+        start_ns: The start, as `time.time_ns()`.
+        end_ns: The end, as `time.time_ns()`.
         is_range: Whether it is a range of Python code, in which operators may have run.
-        inputs: Numbers among the arguments of an operator, by position.
-        thread: The number of the thread, as the kernel has it.
+        inputs: The numbers among the arguments of an operator, by position.
+        thread: The number of the thread in the kernel.
     """
 
     name: str
@@ -88,7 +88,7 @@ def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) 
 
 
 def step_parts(take: Callable[[], AccountedSteps]) -> StepParts:
-    """Takes steps and finds their parts; see `SplitSteps`.
+    """Takes steps and returns how their time divides into parts; see `SplitSteps`.
 
     The profiler costs a few percent of a short step, and records when each operator ran and on which thread.
     """
@@ -108,7 +108,7 @@ def step_parts(take: Callable[[], AccountedSteps]) -> StepParts:
 
 
 def _is_operator(event: Event) -> bool:
-    """Returns whether an event is an operator or a compiled graph, and no transfer or a node of autograd around one."""
+    """Returns whether an event is an operator or a compiled graph, rather than a transfer or a node of autograd around one."""
     if event.name.startswith(_COMPILED):
         return True
     is_named = "::" in event.name and not event.name.startswith(_AUTOGRAD)
@@ -121,7 +121,7 @@ def _is_within(moment: int, frames: Sequence[tuple[int, int]]) -> bool:
 
 
 def _union_seconds(window: AccountedSteps, events: Iterable[Event]) -> float:
-    """Returns the seconds of a step in which at least one of some events lasted."""
+    """Returns the seconds per step during which at least one of the events was running."""
     total, end = 0, window.start_ns
     for event in sorted(events, key=lambda each: each.start_ns):
         start, last = max(event.start_ns, end), min(event.end_ns, window.end_ns)
@@ -131,12 +131,12 @@ def _union_seconds(window: AccountedSteps, events: Iterable[Event]) -> float:
 
 
 def named_pass(letter: str, stage: int, microbatch: int) -> contextlib.AbstractContextManager[object]:
-    """Makes the context of a pass of a micro-batch; it costs nothing unless steps are recorded.
+    """Returns a context that names a pass of a micro-batch in the profile; it costs nothing unless steps are recorded.
 
     Args:
-        letter: As in `PHASE_OF_LETTER`.
-        stage: Its number.
-        microbatch: Its number.
+        letter: The kind of the pass; see `PHASE_OF_LETTER`.
+        stage: The index of the stage.
+        microbatch: The number of the micro-batch.
     """
     if not _RECORDING.is_set():
         return contextlib.nullcontext()
@@ -148,7 +148,7 @@ def _is_transfer(name: str) -> bool:
 
 
 def _computed(events: Iterable[Event]) -> Iterator[Activity]:
-    """Operators, without those that only wait for a transfer."""
+    """Yields computation: operators, without the time in which they only wait for a transfer."""
     frames = _Frames(events)
     waits = sorted((e.start_ns, e.end_ns) for e in events if _is_transfer(e.name) and not e.name.startswith("gloo"))
     for event in events:
@@ -160,7 +160,7 @@ def _computed(events: Iterable[Event]) -> Iterator[Activity]:
 
 
 def _without(start: int, end: int, waits: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yields the parts of an interval outside of others, which are sorted."""
+    """Yields the parts of an interval that lie outside all of some sorted intervals."""
     for wait_start, wait_end in waits[max(0, bisect.bisect(waits, (start,)) - 1) :]:
         if wait_start >= end:
             break
@@ -172,7 +172,7 @@ def _without(start: int, end: int, waits: Sequence[tuple[int, int]]) -> Iterator
 
 
 class _Frames:
-    """What the process is at: a pass of a pipeline, else the update, else a backward pass, else nothing that has a name."""
+    """What the process is doing at a moment: a pass of a pipeline, else the update, else a backward pass, else unnamed."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         passes, updates, backwards = [], [], []
@@ -189,7 +189,7 @@ class _Frames:
         self._kinds = [sorted(kind) for kind in (passes, updates, backwards)]
 
     def at(self, moment: int) -> PhaseSpan:
-        """Returns what it is at."""
+        """Returns what the process is doing at a moment."""
         for frames in self._kinds:
             place = bisect.bisect(frames, (moment, float("inf"))) - 1
             if place >= 0 and frames[place].end_ns > moment:
@@ -198,13 +198,13 @@ class _Frames:
 
 
 def _transfers(events: Sequence[Event]) -> Iterator[Activity]:
-    """Yields each operator of a transfer, until the first of gloo's events of its kind that no earlier one has."""
+    """Yields a transfer for each operator; it lasts to the end of the first of gloo's events of its kind that is left."""
     left = sorted((e for e in events if e.name.startswith("gloo:")), key=lambda e: e.start_ns)
     calls = [e for e in events if e.name in COLLECTIVES or e.name == _RECEIVE]
     last_end = 0
     for call in sorted(calls, key=lambda e: e.start_ns):
         if call.start_ns < last_end:
-            continue  # within another one
+            continue  # it lies within another transfer
         last_end = call.end_ns
         name, place = ("receive", _SENDER) if call.name == _RECEIVE else _name_and_peer(call.name)
         kind = {"send": "gloo:send", "receive": "gloo:recv"}.get(name, "")

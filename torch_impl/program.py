@@ -1,4 +1,4 @@
-"""The training step of all strategies of PyTorch, on one replica. Each passes the parts where it differs."""
+"""The training step of all strategies of PyTorch, on one replica. Each strategy passes the parts in which it differs."""
 
 import contextlib
 import dataclasses
@@ -38,25 +38,25 @@ class Parts:
     """The parts of a program in which strategies differ.
 
     Attributes:
-        bare: The model itself, whose modules have their own paths; in a pipeline the stages of this rank.
+        bare: The model without wrappers, whose modules have their own paths; in a pipeline, the stages of this rank.
         hardware: What the program runs on.
-        context: What the model was built with.
-        model: Computes logits; the model as the strategy wrapped it, if it did.
-        predict: Computes logits in evaluation, if not as in training.
+        context: The context that the model was built with.
+        model: Computes logits; the wrapped model, if the strategy wraps it.
+        predict: Computes logits in evaluation, if that differs from training.
         optimizer: The optimizer, if it is not torch's own for the parameters of `bare`.
-        part: What this process takes of the global batch, if that is not what its place on the mesh says. If it is one of
-            several, the losses of all ranks are summed.
-        sums_losses: Whether they are summed even if there is one part, because each rank has a part of the loss.
-        averages_gradients: Whether each rank's gradient is that of its own mean, as where a wrapper averages gradients.
-        forward_backward: (inputs, targets) of a micro-batch -> its loss, if not by calling the model; gradients add up.
-        exchange: Makes the context of a micro-batch's passes, given whether it is the last; sums the gradients.
-        global_norm: The norm of the whole gradient, after the exchange.
-        after_update: Is called after each update with the number of steps taken.
-        loss: (logits, targets) -> the loss summed over every target; the model's own, unless logits are sharded.
-        local_state: What this process holds, if it is not just `bare` and its optimizer state.
-        gather: Makes the state of the whole model from the snapshot of `local_state`.
-        watch: Makes a context in which an observed step is taken.
-        replicas: One row for each further device that this process drives.
+        part: The part of the global batch that this process takes, if its place on the mesh does not determine it. If there are
+            several parts, the losses of all ranks are summed.
+        sums_losses: Whether losses are summed even if there is only one part, because each rank has a part of the loss.
+        averages_gradients: Whether each rank computes the gradient of its own mean loss, because a wrapper averages gradients.
+        forward_backward: Given inputs and targets, accumulates gradients and returns the loss, if not by calling the model.
+        exchange: Given whether a micro-batch is the last, returns the context of its passes, which sums the gradients.
+        global_norm: Computes the norm of the whole gradient, after the exchange.
+        after_update: Called after each update, with the number of steps taken.
+        loss: Given logits and targets, returns the loss summed over all targets; None stands for the loss of the model.
+        local_state: What this process holds, if that is not just `bare` and its optimizer state.
+        gather: Returns the state of the whole model, given the snapshot of `local_state`.
+        watch: Returns a context in which the observed step is taken.
+        replicas: Returns one footprint for each further device that this process drives.
         saves_here: Whether autograd saves activations on this thread, where they are counted.
         measures: Returns the quantities that only this strategy has.
     """
@@ -107,7 +107,7 @@ class TrainingProgram:
         self._sends: tuple[Send, ...] = ()
 
     def step(self, batch: Batch) -> None:
-        """Takes every micro-batch forward and backward, exchanges on the last, clips, updates."""
+        """Runs every micro-batch forward and backward, exchanges gradients on the last, clips them and updates."""
         self._losses.append(self.gradients(batch))
         self.apply()
 
@@ -124,13 +124,13 @@ class TrainingProgram:
 
     def _forward_backward(self, x: Inputs, y: torch.Tensor) -> torch.Tensor:
         loss, share = self._loss(self._model(x), y), self._target_share()
-        # The backward pass starts with the mean's gradient by the sum: one number in place of operations in the graph.
+        # The backward pass starts with the derivative of the mean by the sum, so the graph needs no division.
         first = share * self.part.count if self.parts.averages_gradients else share
         loss.backward(first * self.context.seed_gradient if self._scaler else first)
         return loss.detach() * share
 
     def apply(self) -> None:
-        """Transforms the gradients as the techniques ask, then updates every parameter."""
+        """Transforms the gradients as the techniques require, then updates every parameter."""
         self.context.recorder.phase = "update"
         self._step += 1
         if self._scaler and not self._scaler.unscale(self._gradients(), self._step - 1):
@@ -146,7 +146,7 @@ class TrainingProgram:
         return [p.grad for p in self.parts.bare.parameters() if p.grad is not None]
 
     def losses(self) -> list[float]:
-        """Returns the global losses since the last call: one sum over all ranks."""
+        """Returns the global losses since the last call, with one sum over all ranks."""
         taken, self._losses = self._losses, []
         if not taken:
             return []
@@ -154,24 +154,24 @@ class TrainingProgram:
         return self._sum(own) if is_shared else own.tolist()
 
     def agree(self, value: float) -> float:
-        """Computes the mean over ranks."""
+        """Returns the mean over ranks."""
         if not dist.is_initialized():
             return value
         return self._sum(torch.tensor([value], dtype=torch.float64, device=self._device))[0] / dist.get_world_size()
 
     def _sum(self, own: torch.Tensor) -> list[float]:
-        """Adds up the numbers of all ranks as a tree: an all-reduce would round a step's loss by its place among others."""
+        """Adds up the numbers of all ranks as a tree; an all-reduce would round a loss differently depending on its position."""
         of_ranks = [torch.empty_like(own) for _ in range(dist.get_world_size())]
         dist.all_gather(of_ranks, own)
         return add_up(of_ranks, torch.add).tolist()
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Computes logits: each rank its share, where ranks differ in nothing but their examples; buffers may differ."""
+        """Returns logits; pure replicas without buffers each compute a share, since buffers may differ between ranks."""
         is_replica = dist.is_initialized() and 1 < self.part.examples.count == dist.get_world_size()
         of_all = is_replica and not initial_buffers(self.run.workload.model)
         own = inputs[self.part.examples.within(len(inputs))] if of_all else inputs
         self.parts.bare.eval()
-        with torch.no_grad(), torch.compiler.set_stance("force_eager"):  # it would be compiled once more
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"):  # otherwise it would be compiled again
             outputs = (self.parts.predict or self._model)(as_inputs(own, self._device))
             logits = main_outputs(outputs).contiguous()
         self.parts.bare.train()
@@ -182,7 +182,7 @@ class TrainingProgram:
         return logits.cpu().numpy()
 
     def state(self) -> TrainState:
-        """Gathers parameters and optimizer state."""
+        """Returns parameters and optimizer state, gathered from all ranks."""
         state = dataclasses.replace(self.parts.gather(self._local_state.snapshot(self._step)), skipped=self._skipped)
         if self._scaler is None:
             return state
@@ -190,7 +190,7 @@ class TrainingProgram:
         return dataclasses.replace(state, local=tuple({**own, **kept} for own in of_ranks))
 
     def shards(self) -> list[StatePiece] | None:
-        """Returns what this rank saves of the state; None if every rank has all of it, or an engine keeps it in its own way."""
+        """Returns what this rank saves of the state; None if every rank has all of it, or an engine has its own layout."""
         is_whole = not dist.is_initialized() or self._division.is_needless
         pieces = None if is_whole else self._local_state.pieces()
         if pieces is None:
@@ -202,14 +202,14 @@ class TrainingProgram:
         return None if own is None else own + mine
 
     def restore(self, state: TrainState) -> None:
-        """Copies everything in place, as `LocalState.restore` does."""
+        """Copies a state in place; see `LocalState.restore`."""
         self._step, self._skipped = state.step, state.skipped
         self._local_state.restore(state)
         if self._scaler:
             self._scaler.restore(state.local[0] if state.local else {})
 
     def observe(self, batch: Batch) -> None:
-        """Takes one more step; its collectives are recorded as they are dispatched."""
+        """Takes the observed step; its collectives are recorded when they are dispatched."""
         self.context.recorder.start()
         observing = Observer(self.context.recorder, self.parts.bare)
         with observing as observer, self.parts.watch(), AllocatorPeak(self._device) as allocated:
@@ -222,7 +222,7 @@ class TrainingProgram:
         self._sends = self.context.recorder.stop()
 
     def sends(self) -> tuple[Send, ...]:
-        """Returns the collectives, and what the strategy recorded itself."""
+        """Returns the collectives of the observed step, and what the strategy recorded itself."""
         return self._sends
 
     def footprint(self) -> tuple[Footprint, ...]:
@@ -237,7 +237,7 @@ class TrainingProgram:
         return self.parts.measures()
 
     def sync(self) -> None:
-        """Waits for the device."""
+        """Waits until the device has finished its queued work."""
         devices.synchronize(self._device)
 
     def close(self) -> None:

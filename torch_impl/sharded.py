@@ -1,4 +1,4 @@
-"""Tensors whose parts lie on several ranks: DTensors, next to plain ones that every rank holds whole."""
+"""Tensors that are sharded over ranks (DTensors), handled together with plain tensors that every rank holds whole."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the whole tensor, gathered from wherever its parts are."""
+    """Returns the whole tensor, gathered from all ranks if it is sharded."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
@@ -25,14 +25,14 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def cut(module: nn.Module, name: str, mesh: DeviceMesh, axis: str, dim: int) -> None:
-    """Leaves this rank its part of a parameter, in place; what other axes have cut stays cut.
+    """Replaces a parameter by this rank's part of it, in place; dims that other axes have split stay split.
 
     Args:
         module: The module that has the parameter itself.
-        name: Its name there.
+        name: The name of the parameter in the module.
         mesh: All ranks.
-        axis: The axis of the ranks that have the other parts, which is ahead of those that the parameter is cut along.
-        dim: The dim of the tensor that is cut, into equal parts.
+        axis: The axis of the ranks that have the other parts; it precedes the axes along which the parameter is already split.
+        dim: The dim of the tensor to split into equal parts.
     """
     parameter, along = module.get_parameter(name), mesh[axis]
     axes, placements = (axis,), [Shard(dim)]
@@ -49,14 +49,14 @@ def total_norm(tensors: list[torch.Tensor]) -> torch.Tensor:
 
 
 def copy_shard(target: torch.Tensor, value: torch.Tensor) -> None:
-    """Copies a whole value, which every rank has, into a tensor: each rank its part, and nothing is sent.
+    """Copies a whole value, which every rank has, into a tensor; each rank copies its part, and nothing is sent.
 
-    (Not by `distribute_tensor`, which in torch 2.13 cannot express a dimension that is cut twice, first along a tensor
-    axis and then, within each part, along a shard axis.)
+    `distribute_tensor` cannot express a dim that is split twice, first along a tensor axis and then, within each part,
+    along a shard axis (torch 2.13).
 
     Args:
         target: The tensor to write in place, sharded or whole.
-        value: The full value, of the full target's shape.
+        value: The whole value, with the shape of the whole target.
     """
     for dim, (start, size) in enumerate(local_extent(target)):
         value = value.narrow(dim, start, size)
@@ -64,11 +64,11 @@ def copy_shard(target: torch.Tensor, value: torch.Tensor) -> None:
 
 
 def local_extent(tensor: torch.Tensor) -> list[tuple[int, int]]:
-    """Returns where the part that this rank holds begins in each dim of the whole tensor, and its size there."""
+    """Returns, for each dim of the whole tensor, where this rank's part begins and its size."""
     extent = [(0, size) for size in tensor.shape]
     if isinstance(tensor, DTensor):
         mesh = tensor.device_mesh
-        for axis in reversed(range(mesh.ndim)):  # the axis cut first is the last one
+        for axis in reversed(range(mesh.ndim)):  # the axis that was split first is the last one
             placement: Any = tensor.placements[axis]
             if not placement.is_replicate():
                 start, size = extent[placement.dim]
@@ -79,12 +79,12 @@ def local_extent(tensor: torch.Tensor) -> list[tuple[int, int]]:
 
 
 def free_after_prediction(model: "FSDPModule", inputs: object, outputs: object) -> None:
-    """Frees what a prediction gathered: no backward pass will follow, which would have done it.
+    """Frees what a prediction gathered, because no backward pass will follow and free it.
 
     Args:
         model: A sharded or replicated model.
-        inputs: Ignored; a forward hook is given them.
-        outputs: Ignored, likewise.
+        inputs: Ignored, but passed to forward hooks.
+        outputs: Ignored, but passed to forward hooks.
     """
     if not torch.is_grad_enabled():
         end_of_prediction(model)

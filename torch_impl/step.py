@@ -17,17 +17,17 @@ from samestep.torch_impl.models.losses import Loss
 from samestep.torch_impl.step_context import StepContext
 
 KEPT_STEPS = 1000
-"""Medians are taken over so many of the last steps: memory does not grow with a run."""
+"""The number of last steps over which medians are taken, so memory does not grow with a run."""
 ForwardBackward = Callable[[np.ndarray, np.ndarray, bool], torch.Tensor]
-"""(inputs, targets, whether it is the last) of one micro-batch -> its loss."""
+"""Given the inputs and targets of a micro-batch and whether it is the last, returns its loss."""
 Accumulate = Callable[[Batch, ForwardBackward], torch.Tensor]
-"""(the global batch, what to call once for each micro-batch, in order) -> the sum of the detached losses."""
+"""Given the global batch and a function to call once for each micro-batch, returns the sum of the detached losses."""
 
 
 def mean_loss(run: Run, context: StepContext) -> Loss:
-    """Makes the loss of any part of a batch: its share of the loss of the GLOBAL batch.
+    """Returns a function that computes, for any part of a batch, its share of the mean loss of the GLOBAL batch.
 
-    It multiplies by the factor that `target_share` returns, so all programs round alike.
+    It multiplies by the factor of `target_share`, so all programs round alike.
 
     Args:
         run: The run.
@@ -41,7 +41,7 @@ def mean_loss(run: Run, context: StepContext) -> Loss:
 
 
 def target_share(run: Run, context: StepContext, device: torch.device) -> Callable[[], torch.Tensor]:
-    """Makes the function that returns the factor from a summed loss to its share of the loss of the present GLOBAL batch.
+    """Returns a function whose result turns a summed loss into its share of the mean loss of the current GLOBAL batch.
 
     Args:
         run: The run.
@@ -56,16 +56,16 @@ def target_share(run: Run, context: StepContext, device: torch.device) -> Callab
 
 
 def accumulation(run: Run, context: StepContext, part: BatchPart, device: torch.device | None = None) -> Accumulate:
-    """Makes the function that takes every micro-batch of a part of each batch forward and backward; the gradients add up.
+    """Returns a function that runs every micro-batch of a part of a batch forward and backward, accumulating gradients.
 
     Args:
         run: The run.
-        context: That the model was built with.
-        part: Which part of every global batch.
-        device: The device of the model; the CPU, unless given.
+        context: The context that the model was built with.
+        part: The part of every global batch to take.
+        device: The device of the model; None stands for the CPU.
     """
     model = run.workload.model
-    # Known before any step: each would take microseconds to find.
+    # Computed once, because each takes microseconds.
     has_keys, is_varying = takes_keys(model), varies(model)
     *ahead, last = [part.split(micro, run.passes) for micro in range(run.passes)]
 
@@ -84,6 +84,6 @@ def accumulation(run: Run, context: StepContext, part: BatchPart, device: torch.
 
 
 def norm_over_ranks(squared: torch.Tensor) -> torch.Tensor:
-    """Computes the norm of the whole gradient from each rank's part of its square, of which every one counts once."""
+    """Returns the norm of the whole gradient, given this rank's part of its square."""
     dist.all_reduce(squared)
     return squared.sqrt()

@@ -1,4 +1,4 @@
-"""What a pass needs to know about the whole batch: held by the model that was built with it, and set before each pass."""
+"""What a pass needs to know about the whole batch. The model is built with it, and it is set before each pass."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,22 +9,22 @@ from samestep.torch_impl.observing.recorder import SendRecorder
 
 
 class StepContext:
-    """The current micro-batch, as a part of its step.
+    """What the passes of the current micro-batch need to know about the whole batch.
 
     Attributes:
-        divisor: What the losses of the GLOBAL batch are divided by, if that varies; 0 in a process that never sees a batch.
-        seed_gradient: The gradient of the loss that the backward pass starts with; a technique may scale it.
-        keys: The key of each example, which decides what dropout keeps; None in evaluation.
-        routed: The tokens of each expert, and the sums of its probabilities, of each block so far; None where no loss is to come,
-            as in evaluation, or while a block is computed again.
-        recorder: Records what this process sends in a step that is observed.
+        divisor: The number by which the losses of the GLOBAL batch are divided, if it varies; 0 in a process without a batch.
+        seed_gradient: The gradient of the loss with which the backward pass starts; a technique may scale it.
+        keys: The key of each example, which determines what dropout keeps; None in evaluation.
+        routed: For each block so far, the number of tokens and the summed probability of each expert; None if no loss
+            follows, as in evaluation, or while a block is recomputed.
+        recorder: Records what this process sends in the observed step.
     """
 
     def __init__(self, whole: str = "all") -> None:
         """Starts outside of any pass.
 
         Args:
-            whole: What a group of all ranks is called in the record, see `SendRecorder`.
+            whole: The name of the group of all ranks in the record; see `SendRecorder`.
         """
         self.divisor = 0.0
         self.seed_gradient = 1.0
@@ -35,10 +35,10 @@ class StepContext:
 
     @contextlib.contextmanager
     def numbered(self, keys: torch.Tensor | None) -> Iterator[None]:
-        """Makes the context of the passes of some examples.
+        """Makes a context for the passes of some examples.
 
         Args:
-            keys: The keys of these examples.
+            keys: The keys of the examples.
         """
         before, self.keys = self.keys, keys
         yield
@@ -46,18 +46,18 @@ class StepContext:
 
     @contextlib.contextmanager
     def in_parts(self) -> Iterator[None]:
-        """Makes a context in which only `part` has keys: of a pipeline, that also runs a stage to learn its shapes."""
+        """Makes a context in which keys are set only within `part`; a pipeline also runs stages just to find their shapes."""
         self._whole = self.keys
         with self.numbered(None):
             yield
 
     @contextlib.contextmanager
     def part(self, number: int, count: int) -> Iterator[None]:
-        """Makes the context of one of several equal parts of the examples, within `in_parts`.
+        """Makes a context for one of several equal parts of the examples, to be used within `in_parts`.
 
         Args:
-            number: Which part.
-            count: How many there are.
+            number: The number of the part, from 0.
+            count: The number of parts.
         """
         with self.numbered(None if self._whole is None else self._whole.chunk(count)[number]):
             yield

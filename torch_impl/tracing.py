@@ -1,4 +1,4 @@
-"""Records what every layer of a torch model computes: the calls of its modules, and of the functions between them."""
+"""Records what every layer of a torch model computes: the calls of its modules and of the functions between them."""
 
 import contextlib
 import dataclasses
@@ -18,22 +18,22 @@ from samestep.common.workload.models.layer import Stilled
 from samestep.torch_impl.features.applied import dropped_by
 
 WHOLE = (nn.MultiheadAttention, nn.RNNBase)
-"""Modules that compute with their children's parameters themselves: they are recorded, their children are not."""
+"""Modules that compute with their children's parameters themselves; they are recorded, and their children are not."""
 FUNCTIONS = {
     **{name: name for name in ("relu", "gelu", "silu", "tanh", "sigmoid", "softmax", "leaky_relu", "elu", "softplus")},
     **{name: name for name in ("max_pool2d", "avg_pool2d", "max_pool1d", "avg_pool1d", "flatten", "layer_norm")},
     "interpolate": "interpolate",
     **{"relu_": "relu", "_max_pool2d": "max_pool2d", "scaled_dot_product_attention": "attention"},
 }
-"""Name of a function -> the kind of its calls, which are recorded as those of layers are. What a module of torch calls is not."""
+"""Name of a function -> the kind of its calls, which are recorded like layers, except within torch's own modules."""
 _UNSEEN = ("__get__", "detach", "clone", "contiguous", "to", "double", "float")
-"""Functions whose results are what they were given."""
+"""Functions that return the values that they were given."""
 SETTINGS = (
     *("eps", "momentum", "affine", "kernel_size", "stride", "padding", "dilation", "groups", "ceil_mode"),
     *("count_include_pad", "approximate", "negative_slope", "alpha", "num_heads", "batch_first", "padding_idx"),
     *("start_dim", "num_groups", "dim", "num_layers", "bidirectional", "normalized_shape", "max_val"),
 )
-"""The attributes of modules that decide what they compute."""
+"""The attributes of modules that determine what they compute."""
 
 
 Call = TracedCall[torch.Tensor]
@@ -43,10 +43,10 @@ class LayerRecorder(TorchFunctionMode):
     """Records the calls of a model while it is entered."""
 
     def __init__(self, model: nn.Module) -> None:
-        """Records nothing yet.
+        """Starts with nothing recorded.
 
         Args:
-            model: Whose modules are recorded.
+            model: The model whose modules are recorded.
         """
         super().__init__()
         self.calls: list[Call] = []
@@ -89,18 +89,18 @@ class LayerRecorder(TorchFunctionMode):
         return output
 
     def drew(self, function: Callable[..., object], args: tuple[object, ...], named: Mapping[str, object]) -> None:
-        """Records a function that is held still, at its place among the calls: it passes on what it is given.
+        """Records, in order among the calls, a drawing function that was replaced and returns its input.
 
         Args:
             function: The function.
             args: Its arguments.
-            named: Those that are given by name.
+            named: Its keyword arguments.
         """
         path, _, is_opened = self._stack[-1] if self._stack else ("", True, False)
         stilled = dropped_by(function, args, named)
         if stilled is None or not is_opened:
             return
-        known = FUNCTIONS.get(function.__name__)  # which is recorded as a layer is
+        known = FUNCTIONS.get(function.__name__)  # it is recorded like a layer
         name = numbered(f"{path}.{known or stilled.feature}()".lstrip("."), self.stilled)
         self.stilled[name] = stilled
         given = args[0] if args else named.get("input")
@@ -140,17 +140,17 @@ class LayerRecorder(TorchFunctionMode):
 
 
 def settings(module: nn.Module) -> dict[str, object]:
-    """Returns the attributes of a module that decide what it computes, as JSON can hold them."""
+    """Returns the attributes of a module that determine what it computes, in types that JSON can hold."""
     found = {name: getattr(module, name) for name in SETTINGS if name in vars(module)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
 @contextlib.contextmanager
 def recording(model: nn.Module) -> Iterator[LayerRecorder]:
-    """Records the calls of a model.
+    """Makes a context in which the calls of a model are recorded.
 
     Args:
-        model: Whose modules are recorded.
+        model: The model whose modules are recorded.
     """
     with LayerRecorder(model) as recorder, DRAWS.watched(recorder.drew):
         yield recorder

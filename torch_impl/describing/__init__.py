@@ -1,1 +1,1 @@
-"""What a worker finds out about a user's model."""
+"""Finds out, once for all workers, what a run needs to know about a user model."""

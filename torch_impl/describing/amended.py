@@ -1,4 +1,4 @@
-"""Makes a user's model and its optimizer do what the other implementation does, where the user accepts the difference."""
+"""Makes a user model and its optimizer do what the other implementation does, where the user accepts the difference."""
 
 import itertools
 import math
@@ -16,11 +16,11 @@ _KEYS = {"learning_rate": "lr", "epsilon": "eps"}
 
 
 def amend_module(module: nn.Module, amendments: Amendments) -> None:
-    """Changes what a model does, as the amendments say.
+    """Changes a model according to the amendments.
 
     Args:
-        module: The model.
-        amendments: What is amended.
+        module: The model to change in place.
+        amendments: The differences that the user accepts.
     """
     for path, settings in amendments.modules.items():
         for name, value in settings.items():
@@ -32,12 +32,12 @@ def amend_module(module: nn.Module, amendments: Amendments) -> None:
 
 
 def amend_optimizer(optimizer: torch.optim.Optimizer, named: Mapping[str, Weight], amendments: Amendments) -> None:
-    """Changes what an optimizer does, as the amendments say. A group has the settings of its first parameter.
+    """Changes an optimizer according to the amendments. A group gets the settings of its first parameter.
 
     Args:
-        optimizer: The optimizer, in which nothing has been updated.
-        named: The parameters.
-        amendments: What is amended.
+        optimizer: The optimizer, before its first step.
+        named: The parameters by neutral name.
+        amendments: The differences that the user accepts.
     """
     names = {id(weight.parameter): name for name, weight in named.items()}
     for group in optimizer.param_groups:
@@ -60,10 +60,10 @@ def _set(group: dict[str, object], name: str, value: object) -> None:
 
 
 def _add_early(optimizer: torch.optim.Optimizer) -> None:
-    """Has Adam add epsilon before the bias correction: after it, that is what becomes larger by what it divides by.
+    """Makes Adam add epsilon before the bias correction, which equals adding a larger epsilon after it.
 
-    Keras takes the powers of its betas in float32, and the shares of a moment not (keras 3.15): the rate makes up for that.
-    What a schedule finds after the step are the settings that it left before.
+    Keras computes the powers of its betas in float32, but not the weights of its moments (keras 3.15); the learning rate
+    makes up for that. After the step, a schedule finds the settings as they were before.
     """
     numbers = itertools.count(1)
     plain = [dict(group) for group in optimizer.param_groups]

@@ -1,8 +1,8 @@
-"""Finds the blocks of a user's model: what FSDP gathers together before a call, and frees after it.
+"""Finds the blocks of a user model, which FSDP gathers before a call and frees after it.
 
-A module is a block if its parameters are read inside of its own calls alone. A module is gathered with its surroundings if a
-part of it is called from elsewhere, if it passes a parameter to other modules, or if it is called several times without
-gradients and computed again in the backward pass, as reentrant checkpointing does: FSDP2 gets its gradients wrong (torch 2.13).
+A module is a block if its parameters are read only inside its own calls. Otherwise it is gathered together with its surroundings:
+if a part of it is called from elsewhere, if it passes a parameter to other modules, or if it is called several times without
+gradients and recomputed in the backward pass, as reentrant checkpointing does; FSDP2 gets those gradients wrong (torch 2.13).
 """
 
 import contextlib
@@ -25,14 +25,14 @@ from samestep.torch_impl.models.inputs import Inputs, tensors
 def find_blocks(
     model: Model, module: nn.Module, inputs: Inputs, examples: np.ndarray | None, source: str
 ) -> Iterator[Segment]:
-    """Finds what is gathered together: as the file says, or the members of the outermost lists of like modules.
+    """Yields the blocks that the file names or, if it names none, the members of the outermost lists of like modules.
 
     Args:
         model: The declaration.
         module: The built model.
         inputs: The inputs of a few examples.
-        examples: Inputs, if its forward pass may leave out modules, which are no blocks then; else None.
-        source: Where it is declared, for messages.
+        examples: Inputs to find modules that the forward pass may skip, which cannot be blocks; None if it skips none.
+        source: Where the model is declared, for messages.
 
     Raises:
         ConfigError: The file names a block that the model does not have, or the model fails.
@@ -62,7 +62,7 @@ def _alike(module: nn.Module) -> list[str]:
 
 
 def _are_alike(modules: list[nn.Module]) -> bool:
-    """Returns whether all are of one class and have what the smallest has: in some stacks the first computes a bias for all."""
+    """Returns whether modules are alike; one may have further parameters, such as a bias that the first computes for all."""
     shapes = [{(name, tuple(p.shape)) for name, p in each.named_parameters()} for each in modules]
     least = min(shapes, key=len)
     return bool(least) and (
@@ -72,7 +72,7 @@ def _are_alike(modules: list[nn.Module]) -> bool:
 
 
 def _closed(module: nn.Module, paths: list[str], inputs: Inputs, source: str) -> list[str]:
-    """Returns those of some modules whose parameters are read inside of their own calls alone, each time with gradients."""
+    """Returns the modules whose parameters are read only inside their own calls, and that compute gradients when called."""
     calls = _CallsFromElsewhere()
     with contextlib.ExitStack() as hooks:
         for path in paths:
@@ -87,22 +87,22 @@ def _closed(module: nn.Module, paths: list[str], inputs: Inputs, source: str) ->
 
 
 class _CallsFromElsewhere:
-    """What is seen of blocks in a forward pass.
+    """Watches the calls of blocks in a forward pass.
 
     Attributes:
-        open: Those with a part that is called from elsewhere, or with a parameter that leaves them.
-        without_gradients: How often each was called without gradients, though it is trained.
+        open: The blocks with a part that is called from elsewhere, or with a parameter that leaves them.
+        without_gradients: How often each block was called without gradients, although it is trained.
     """
 
     def __init__(self) -> None:
-        """Has seen nothing yet."""
+        """Starts with nothing seen."""
         self.open: set[str] = set()
         self.without_gradients: Counter[str] = Counter()
         self._inside: list[str] = []
         self._owners: dict[nn.Module, set[str]] = {}
 
     def watch(self, path: str, module: nn.Module, hooks: contextlib.ExitStack) -> None:
-        """Watches a block, or a member of one that is a list, for as long as some hooks stay."""
+        """Watches a block, or a member of a block that is a list, until the hooks are removed."""
         held = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
         is_trained = any(parameter.requires_grad for parameter in module.parameters())
 

@@ -1,4 +1,4 @@
-"""What the user's optimizer clips before it steps: torch's own functions for that leave no trace in its settings."""
+"""Finds out what a user clips before the optimizer steps, since torch's functions for that leave no trace in its settings."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -12,18 +12,18 @@ from samestep.torch_impl.describing.configured import HyperParameters
 from samestep.torch_impl.weights import Weight
 
 _ADDED = 1e-6
-"""What `clip_grad_norm_` adds to the norm that it divides by (torch 2.13)."""
+"""The number that `clip_grad_norm_` adds to the norm by which it divides (torch 2.13)."""
 _Function = Callable[..., Any]
 
 
 class Clips:
-    """A context that watches `clip_grad_norm_` and `clip_grad_value_`, by whatever name a file imports them within it."""
+    """A context that watches `clip_grad_norm_` and `clip_grad_value_` in files that import them within it, under any name."""
 
     def __init__(self, amendments: Amendments) -> None:
-        """Has seen no call.
+        """Starts with no calls seen.
 
         Args:
-            amendments: May ask that nothing is added to the norm, as Keras adds nothing.
+            amendments: The accepted differences, which may say to add nothing to the norm, like Keras.
         """
         self._is_exact = any(CLIP_EPSILON in each for each in amendments.optimizer.values())
         self._seen: dict[int, dict[str, float]] = {}
@@ -40,11 +40,11 @@ class Clips:
             self._put(name, plain)
 
     def beside(self, configured: HyperParameters, named: Mapping[str, Weight]) -> HyperParameters:
-        """Returns the settings of an optimizer with those of what was clipped, as Keras' optimizers call them.
+        """Returns the settings of an optimizer together with those of the clipping, under the names of Keras' optimizers.
 
         Args:
             configured: The settings for each parameter, by neutral name.
-            named: The parameters.
+            named: The parameters by neutral name.
         """
         return {name: {**held, **self._seen.get(id(named[name].parameter), {})} for name, held in configured.items()}
 

@@ -1,4 +1,4 @@
-"""The settings of a user's optimizer that `samestep port` cannot see in numbers."""
+"""Reads the settings of a user's optimizer, which `samestep port` cannot infer from numbers."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ def hyper_parameters(optimizer: torch.optim.Optimizer, named: Mapping[str, Weigh
 
     Args:
         optimizer: The optimizer.
-        named: The parameters.
+        named: The parameters by neutral name.
     """
     names = {id(weight.parameter): name for name, weight in named.items()}
     kind, found = type(optimizer).__name__, {}
@@ -28,7 +28,7 @@ def hyper_parameters(optimizer: torch.optim.Optimizer, named: Mapping[str, Weigh
                 held[name] = value
             elif isinstance(value, tuple) and all(isinstance(each, int | float) for each in value):
                 held[name] = list(value)
-        # Without momentum, a decay in the gradient is the same as one beside it. What another package does is not known.
+        # Without momentum, adding the decay to the gradient equals decoupling it. Other packages' optimizers are unknown.
         is_plain = kind == "SGD" and not group.get("momentum")
         is_own = not type(optimizer).__module__.startswith("torch.optim")
         held["is_decoupled"] = bool(kind == "AdamW" or group.get("decoupled_weight_decay") or is_plain or is_own)

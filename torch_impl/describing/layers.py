@@ -14,7 +14,7 @@ from samestep.torch_impl.tracing import WHOLE, recording
 _RECURRENT = {"weight_ih": "kernel", "weight_hh": "recurrent", "bias_ih": "bias", "bias_hh": "second_bias"}
 _ROLES = {"weight": "kernel", "bias": "bias"}
 _BAG = {"weight": "value"}
-"""The role of the table of an `EmbeddingBag`: it is no kernel, though its neutral axes are those of a kernel."""
+"""The role of the table of an `EmbeddingBag`, which is not a kernel although its neutral axes are those of a kernel."""
 
 
 def describe_layers(model: nn.Module, inputs: Inputs) -> tuple[ParameterLayer, ...]:
@@ -52,7 +52,7 @@ def find_layers(model: nn.Module, started: list[str]) -> tuple[ParameterLayer, .
         }
         found += [(place, layer) for layer in _layers(path, whole, module, held)]
         for p in module.parameters(recurse=False):
-            neutral.pop(id(p), None)  # a tied one belongs to its first layer
+            neutral.pop(id(p), None)  # a tied parameter belongs to its first layer
     return tuple(layer for _, layer in sorted(found, key=lambda pair: pair[0]))
 
 
@@ -62,7 +62,7 @@ def _outer(path: str) -> list[str]:
 
 
 def _layers(path: str, call: str, module: nn.Module, held: dict[str, LayerTensor]) -> Iterator[ParameterLayer]:
-    """Yields the layers of one module: one for a module whose parameters have roles, else one for each parameter."""
+    """Yields the layers of one module: one layer for all parameters with roles, and one for each other parameter."""
     kind, used = type(module).__name__, set[str]()
     if isinstance(module, nn.RNNBase):
         for number in range(module.num_layers):
@@ -88,7 +88,7 @@ def _layers(path: str, call: str, module: nn.Module, held: dict[str, LayerTensor
 
 
 def _roles(held: Mapping[str, LayerTensor], usual: Mapping[str, str]) -> dict[str, str]:
-    """Torch's names -> roles: those that the neutral names have, else a weight is a kernel, and one of one axis a scale."""
+    """Returns torch's names -> roles, from the neutral names; otherwise a weight is a kernel or, with one axis, a scale."""
     known = {"kernel", "table", "scale", "bias"}
     roles = {name: last for name, each in held.items() if (last := each.neutral.rpartition("/")[2]) in known}
     rest = {name: role for name, role in usual.items() if name in held and name not in roles}

@@ -1,4 +1,4 @@
-"""Finds out by experiment what state the user's optimizer keeps, and how it updates parts of parameters, and some of them."""
+"""Finds out by experiment what state the user's optimizer keeps, and how it updates parts or only some of the parameters."""
 
 import contextlib
 import inspect
@@ -20,9 +20,9 @@ from samestep.torch_impl import weights
 from samestep.torch_impl.optimizers import own
 
 _SAME = 1e-9
-"""How far two updates in float64 may be apart, relative to the largest move of a parameter."""
+"""How far two updates in float64 may differ, relative to the largest change of a parameter."""
 _STEPS = 2
-"""The second step depends on the state that the first one left."""
+"""The number of steps; the second depends on the state that the first one left."""
 RANKS = 2
 Values = list[torch.Tensor]
 Build = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
@@ -33,8 +33,8 @@ def describe_optimizer(model: Model, module: nn.Module, source: str) -> Describe
 
     Args:
         model: The declaration.
-        module: A copy of the model in float64, whose parameters are moved.
-        source: Where it is declared, for messages.
+        module: A copy of the model in float64, whose parameters are changed.
+        source: Where the model is declared, for messages.
     """
     if model.optimizer is None:
         return None
@@ -66,7 +66,7 @@ def describe_optimizer(model: Model, module: nn.Module, source: str) -> Describe
 
 
 def refuse_closure(made: torch.optim.Optimizer) -> DescribedOptimizer | None:
-    """Refuses an optimizer that computes the gradient again within a step; returns None for any other.
+    """Returns the refusal of an optimizer that recomputes the gradient within a step; None for any other.
 
     Args:
         made: The optimizer.
@@ -79,15 +79,15 @@ def refuse_closure(made: torch.optim.Optimizer) -> DescribedOptimizer | None:
 
 
 def _experiment(build: Build, trained: Sequence[nn.Parameter], names: Sequence[str]) -> tuple[str, str, str]:
-    """Takes steps of all parameters, of half of each, of each in two shards, and of every other one.
+    """Takes steps with all parameters, with half of each, with each in two shards, and with every second parameter.
 
     Args:
         build: Builds the optimizer.
-        trained: The parameters.
+        trained: The trained parameters.
         names: Their names.
 
     Returns:
-        For each of the last three, the parameter whose move is another one; "" if none is.
+        For each of the last three, the parameter whose update differs most from that of the first; "" if none does.
     """
     draw = torch.Generator().manual_seed(0)
     start = [each.detach().clone() for each in trained]
@@ -115,7 +115,7 @@ def _halved(values: Values) -> Values:
 
 
 def _stepped(build: Build, start: Values, gradients: Values) -> Values:
-    """Returns the parameters after some steps."""
+    """Returns the parameters after `_STEPS` steps."""
     parameters = [nn.Parameter(each.clone()) for each in start]
     made = build(parameters)
     for _ in range(_STEPS):
@@ -126,7 +126,7 @@ def _stepped(build: Build, start: Values, gradients: Values) -> Values:
 
 
 def _tried(build: Build, start: Values, gradients: Values) -> Values | None:
-    """Returns the parameters after some steps; None if the optimizer cannot take these, so that no row would come so far."""
+    """Returns the parameters after `_STEPS` steps; None if the optimizer rejects these parameters, as it would in a row."""
     try:
         return _stepped(build, start, gradients)
     except (ConfigError, RuntimeError, ValueError, TypeError, AssertionError, IndexError):
@@ -134,19 +134,19 @@ def _tried(build: Build, start: Values, gradients: Values) -> Values | None:
 
 
 def _sharded(build: Build, start: Values, gradients: Values) -> Values | None:
-    """Returns the parameters after some steps of two shards of each, as `fully_shard` has them."""
+    """Returns the parameters after `_STEPS` steps on two shards of each, laid out like those of `fully_shard`."""
     try:
         with two_ranks() as mesh:
             cut = lambda each: distribute_tensor(each.clone(), mesh, [Shard(0)])  # noqa: E731
             ended = [each.full_tensor() for each in _stepped(build, [*map(cut, start)], [*map(cut, gradients)])]  # type: ignore[attr-defined]
             return [each.reconcile() if isinstance(each, LocalTensor) else each for each in ended]
-    except Exception:  # the run will show what the simulation cannot
+    except Exception:  # what cannot be simulated shows in the run
         return None
 
 
 @contextlib.contextmanager
 def two_ranks() -> Iterator[dist.DeviceMesh]:
-    """Makes a context in which this process computes what each of two ranks would compute (torch 2.13)."""
+    """Makes a context in which this process computes what two ranks would each compute (torch 2.13)."""
     dist.init_process_group("fake", rank=0, world_size=RANKS)
     try:
         with LocalTensorMode(RANKS):

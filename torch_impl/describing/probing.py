@@ -26,16 +26,16 @@ from samestep.torch_impl.models.user_loss import loss_function
 
 
 class Probe:
-    """A user's torch model on a few examples. Every experiment has its own copy, which shares the parameters."""
+    """Runs a few examples through a user's torch model. Every experiment has its own copy, which shares the parameters."""
 
     def __init__(self, module: nn.Module, model: Model, split: Split, source: str) -> None:
-        """Takes nothing yet.
+        """Prepares the examples.
 
         Args:
-            module: The model in float64, which stays as it is.
-            model: Its declaration.
+            module: The model in float64, which is not changed.
+            model: The declaration.
             split: The data.
-            source: Where it is declared, for messages.
+            source: Where the model is declared, for messages.
         """
         self._module, self._model, self._source = module, model, source
         self.losses_only, self.reduction = model.loss == RETURNED, reduction_of(model)
@@ -56,7 +56,7 @@ class Probe:
         return ProbedPass(outputs, self._pass(module, how)[0], after, tuple(drawing), losses)
 
     def layers(self, how: How) -> Iterator[SeenLayer]:
-        """Yields the inputs that the whole model passes to each layer, which can be called alone with a part of them."""
+        """Yields each layer with the inputs that the model passes to it; it can be called separately with a part of them."""
         module = self._copy(how)
         for path, (inputs, output) in _calls(module, lambda: self._pass(module, how)).items():
             again = functools.partial(_of_rows, module.get_submodule(path), inputs, how.is_still)
@@ -74,7 +74,7 @@ class Probe:
 
     def _copy(self, how: How) -> nn.Module:
         module = copy.deepcopy(self._module, {id(each): each for each in self._module.parameters()}).train()
-        with DRAWS.held():  # which `held_still` leaves on
+        with DRAWS.held():  # `held_still` leaves it on
             if how.is_still:
                 held_still(module)
         if how.is_frozen:
@@ -94,7 +94,7 @@ class Probe:
 
 @contextlib.contextmanager
 def _watching(module: nn.Module) -> Iterator[dict[str, None]]:
-    """Finds the layers in which random numbers are drawn: those during which a generator of this process moves."""
+    """Yields the layers that draw random numbers, i.e. those during which a generator of this process advances."""
     found: dict[str, None] = {}
     inside: list[str] = []
     last: list[object] = [None]
@@ -121,8 +121,8 @@ def _calls(module: nn.Module, call: Callable[[], object]) -> dict[str, tuple[obj
     """Returns the inputs and the first result of the first call of each layer, innermost layers first.
 
     Args:
-        module: The model, whose own call is left out.
-        call: Calls it.
+        module: The model; its own call is left out.
+        call: Calls the model.
     """
     given: dict[str, object] = {}
     found: dict[str, tuple[object, torch.Tensor]] = {}
@@ -142,7 +142,7 @@ def _calls(module: nn.Module, call: Callable[[], object]) -> dict[str, tuple[obj
 
 
 def _of_rows(layer: nn.Module, inputs: object, is_still: bool, rows: Rows) -> np.ndarray:
-    """Calls a layer with some rows of what it was given."""
+    """Returns the output of a layer for some rows of its inputs."""
     args, named = tree_map(lambda each: each[slice(*rows)] if isinstance(each, torch.Tensor) else each, inputs)
     with torch.no_grad(), DRAWS.held(is_still):
         return _first(layer(*args, **named)).numpy()

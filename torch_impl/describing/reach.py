@@ -1,8 +1,8 @@
-"""What a backward pass reaches, and which modules every forward pass calls; determined when a user's model is described.
+"""Finds out what a backward pass reaches, and which modules every forward pass calls, when a user model is described.
 
-A parameter that nothing reads has no gradient. One that is read only for some examples, such as an expert, has one in some
-steps, and on some ranks. A forward pass can tell its examples apart only by reading numbers from tensors, which torch marks in
-its operators.
+A parameter that nothing reads has no gradient. A parameter that is read only for some examples, such as an expert's, has a
+gradient in some steps and on some ranks. A forward pass can treat examples differently only by reading numbers from tensors, and
+torch tags the operators that do so.
 
 References:
     torch.Tag.data_dependent_output and torch.Tag.dynamic_output_shape (torch 2.13).
@@ -28,21 +28,21 @@ from samestep.torch_impl.models.inputs import Inputs, as_inputs, tensors
 from samestep.torch_impl.models.outputs import main_outputs
 
 _TRIED = 8
-"""How many parts of the data are tried, each of EXAMPLES examples."""
+"""The number of parts of the data that are tried, each of EXAMPLES examples."""
 _LOOKS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _OUTSIDE = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__)
-"""Functions that read numbers from a tensor without an operator of torch."""
+"""Functions that read numbers from a tensor without an operator."""
 _MASKS = (torch.bool, torch.uint8)
 
 
 @dataclasses.dataclass(frozen=True)
 class Reach:
-    """The findings about the trained parameters.
+    """What the backward pass of a user model reaches.
 
     Attributes:
         unused: The parameters that got no gradient, by neutral name.
-        branches: Whether the forward pass reads numbers from tensors, so that another step may reach other parameters.
-        unread: The places of the tensors that the model returns and its loss does not read.
+        branches: Whether the forward pass reads numbers from tensors, so another step may reach other parameters.
+        unread: The positions of the tensors that the model returns but its loss does not read.
     """
 
     unused: tuple[str, ...]
@@ -56,9 +56,9 @@ class Reach:
 
 
 class _Looks(TorchDispatchMode):
-    """Sees whether the shape of a result, or what Python goes on with, depends on numbers."""
+    """A mode that finds out whether the shape of a result, or the flow of the Python code, depends on numbers."""
 
-    supports_higher_order_operators = True  # such as a conditional, which has no marks
+    supports_higher_order_operators = True  # such as a conditional, which has no tags
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ class _Looks(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Sees every operator that torch dispatches."""
+        """Handles every operator that torch dispatches."""
         if _LOOKS & set(getattr(func, "tags", _LOOKS)):
-            # An index has the mark for masks alone; whole numbers take out as many rows whatever they are.
+            # Indexing is tagged because of masks; integer indices select the same number of rows for all values.
             self.found |= func is not torch.ops.aten.index.Tensor or any(
                 i is not None and i.dtype in _MASKS for i in args[1]
             )
@@ -77,7 +77,7 @@ class _Looks(TorchDispatchMode):
 
 
 class _LooksOutside(TorchFunctionMode):
-    """Sees whether numbers are taken out of torch."""
+    """A mode that finds out whether numbers are taken out of torch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class _LooksOutside(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Sees every function of torch that is called."""
+        """Handles every function of torch that is called."""
         self.found |= func in _OUTSIDE
         return func(*args, **(kwargs or {}))
 
@@ -94,17 +94,17 @@ class _LooksOutside(TorchFunctionMode):
 def find_reach(
     module: nn.Module, inputs: Inputs, is_random: bool, source: str, loss: Callable[[object], object] = main_outputs
 ) -> Reach:
-    """Runs some examples forward, as in training, and backward.
+    """Runs some examples forward, as in training, and backward, and returns what they reach.
 
     Args:
-        module: The model, which is left as it was.
+        module: The model, which is not changed.
         inputs: The inputs of some examples.
-        is_random: Whether its forward pass draws random numbers outside of any layer, on which it may branch as well.
-        source: Where it is declared, for messages.
-        loss: Computes losses of what the model returns; any loss of ours reads all of the outputs.
+        is_random: Whether the forward pass draws random numbers outside of any layer, as it may branch on those as well.
+        source: Where the model is declared, for messages.
+        loss: Computes losses from what the model returns; every loss of ours reads all of the outputs.
 
     Raises:
-        ConfigError: It fails, or a gradient is sparse.
+        ConfigError: The model fails, or a gradient is sparse.
     """
     inside, outside = _Looks(), _LooksOutside()
     module.train()
@@ -129,7 +129,7 @@ def find_reach(
 
 
 def _go_backward(losses: object, source: str) -> bool:
-    """Takes the backward pass of what is a loss; others refuse what is none. Returns whether it is one."""
+    """Runs the backward pass of a loss; returns whether it is a loss. If it is not, other code refuses it."""
     if not isinstance(losses, torch.Tensor) or not losses.is_floating_point():
         return False
     if not losses.requires_grad:
@@ -146,7 +146,7 @@ def _is_independent(source: str) -> ConfigError:
 
 
 def _sparse(module: nn.Module, parameter: nn.Parameter, name: str) -> str:
-    """Says why a parameter with a sparse gradient is refused, and what to write."""
+    """Returns why a parameter with a sparse gradient is refused, and what to write instead."""
     why = "gets a sparse gradient, which strategies do not exchange"
     for path, each in module.named_modules():
         if isinstance(each, nn.Embedding | nn.EmbeddingBag) and each.weight is parameter and each.sparse:
@@ -156,7 +156,7 @@ def _sparse(module: nn.Module, parameter: nn.Parameter, name: str) -> str:
 
 @contextlib.contextmanager
 def kept_buffers(module: nn.Module) -> Iterator[None]:
-    """Makes a context after which the buffers are as they were before it."""
+    """Makes a context that restores the buffers of a module at its end."""
     kept = [buffer.clone() for buffer in module.buffers()]
     yield
     with torch.no_grad():
@@ -165,14 +165,14 @@ def kept_buffers(module: nn.Module) -> Iterator[None]:
 
 
 def always_called(module: nn.Module, paths: Iterable[str], examples: np.ndarray) -> list[str]:
-    """Finds the modules that every forward pass calls equally often, each time with inputs of the same shape.
+    """Returns the modules that every forward pass calls equally often, each time with inputs of the same shape.
 
-    A rank that calls a module less often than another rank leaves that one waiting for a collective. A module that gets the
-    examples routed to it is called with other shapes, and may get none.
+    If a rank calls a module less often than another rank, the other one hangs in a collective. A module that gets only the
+    examples routed to it is called with varying shapes, and may get no examples.
 
     Args:
         module: The model.
-        paths: The modules that are asked about.
+        paths: The paths of the modules to check.
         examples: The inputs of the training data.
     """
     members = {path: members_of(module.get_submodule(path), path) for path in paths}
@@ -180,7 +180,7 @@ def always_called(module: nn.Module, paths: Iterable[str], examples: np.ndarray)
     parts = [examples[start : start + EXAMPLES] for start in range(0, _TRIED * EXAMPLES, EXAMPLES)]
     tried = [as_inputs(part.copy()) for part in parts if len(part) == EXAMPLES]
     calls = [found for x in (*tried, *map(_negated, tried[:1])) if (found := _calls(module, wanted, x)) is not None]
-    # It sends no example anywhere; not every model takes it.
+    # An empty batch routes no example anywhere; not every model accepts it.
     nothing = _calls(module, wanted, as_inputs(examples[:0].copy()))
 
     def is_always(path: str) -> bool:
@@ -192,11 +192,11 @@ def always_called(module: nn.Module, paths: Iterable[str], examples: np.ndarray)
 
 
 def members_of(module: nn.Module, path: str) -> list[str]:
-    """Returns the paths of the modules to call for a module: the members of a list, which has no forward pass itself.
+    """Returns the path of a module or, for a list, which has no forward pass itself, those of its members.
 
     Args:
-        module: The module.
-        path: Its path.
+        module: The module or list.
+        path: The path of the module or list.
     """
     if not isinstance(module, nn.ModuleList):
         return [path]
@@ -204,7 +204,7 @@ def members_of(module: nn.Module, path: str) -> list[str]:
 
 
 def _negated(x: Inputs) -> Inputs:
-    """Other real inputs, by which a model might branch otherwise; ids stay."""
+    """Returns different real inputs, on which a model might branch differently; ids stay the same."""
 
     def turned(each: torch.Tensor) -> torch.Tensor:
         return -each if each.is_floating_point() else each
@@ -213,7 +213,7 @@ def _negated(x: Inputs) -> Inputs:
 
 
 def _calls(module: nn.Module, paths: Iterable[str], x: Inputs) -> dict[str, list[list[torch.Size]]] | None:
-    """Returns the shapes that some modules were given in each of their calls in a forward pass; None if it fails."""
+    """Returns the shapes of the inputs of some modules, for each call in a forward pass; None if the pass fails."""
     found: dict[str, list[list[torch.Size]]] = {path: [] for path in paths}
 
     def note(path: str, *given: object) -> None:

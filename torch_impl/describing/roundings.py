@@ -1,4 +1,4 @@
-"""Counts how often the forward pass of a user's model rounds a number to two bytes, for the bound of its verdict."""
+"""Counts how often the forward pass of a user model rounds a number to two bytes, for the bound of its verdict."""
 
 import contextlib
 import warnings
@@ -32,21 +32,21 @@ def find_kept_roundings(module: nn.Module, inputs: Inputs, dtypes: Dtypes) -> Tw
     """Runs some examples through the model with its parameters in the dtypes of the file, and counts the roundings.
 
     Args:
-        module: The model, whose modules have other classes afterwards.
+        module: The model, whose modules have different classes afterwards.
         inputs: The examples.
-        dtypes: As in `Findings`.
+        dtypes: The dtypes of the file; see `Findings`.
     """
     if not can_keep(dtypes):
         return TwoBytes()
     see_kept(module.float(), dtypes)
-    # Without numbers, torch checks none.
+    # It computes with numbers, because without them torch does not check dtypes.
     return _count(module, inputs, [torch.no_grad], "its forward pass fails with them")
 
 
 def _count(
     module: nn.Module, inputs: Inputs, ways: Iterable[Callable[[], AbstractContextManager[object]]], fails: str
 ) -> TwoBytes:
-    """Counts the roundings of a forward pass in evaluation, in the first way in which it does not fail."""
+    """Counts the roundings of a forward pass in evaluation, in the first of several contexts in which it does not fail."""
     module.eval()
     refused = ""
     given = {name: _single(array) for name, array in inputs.items()} if isinstance(inputs, Mapping) else _single(inputs)
@@ -61,14 +61,14 @@ def _count(
 
 @contextlib.contextmanager
 def _without_numbers() -> Iterator[None]:
-    """Computes only dtypes and shapes, which a large model does in a second; fails if a forward pass looks at numbers."""
+    """Makes a context that computes only dtypes and shapes, a second for a large model; reading numbers in it fails."""
     with narrowly(), without_numbers():
         yield
 
 
 @contextlib.contextmanager
 def _in_steps() -> Iterator[None]:
-    """Has a transformer's layer compute each of its products, as in training; in evaluation it may be a single operation."""
+    """Makes a context in which a transformer layer computes each product as in training, not as a single operation."""
     was_enabled = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -84,17 +84,17 @@ def _single(array: torch.Tensor) -> torch.Tensor:
 class Roundings(TorchDispatchMode):
     """A context that counts the roundings behind every tensor that is computed within it.
 
-    Each result in two bytes that is no view has one rounding more than the operand that has most. A product has two more,
+    A result in two bytes that is not a view has one rounding more than its most rounded operand. A product has two more,
     because its other factor was rounded as well.
     """
 
     def __init__(self) -> None:
-        """Counts nothing yet."""
+        """Starts with no roundings counted."""
         super().__init__()
         self._behind: dict[StorageWeakRef, int] = {}
 
     def behind(self, tensor: torch.Tensor) -> int:
-        """Returns how often the numbers of a tensor were rounded at most; several tensors may share one storage."""
+        """Returns how often the numbers of a tensor were rounded at most; tensors that share a storage share the count."""
         return self._behind.get(_storage(tensor), 0)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -110,5 +110,5 @@ class Roundings(TorchDispatchMode):
 
 
 def _storage(tensor: torch.Tensor) -> StorageWeakRef:
-    """Returns what holds a tensor's numbers; as long as it is referred to, no other has its address."""
+    """Returns a reference to the storage of a tensor; while it exists, no other storage gets the same address."""
     return StorageWeakRef(tensor.untyped_storage())

@@ -1,4 +1,4 @@
-"""Describes the segments of a user's model: the parameters, the FLOPs and the outputs of each."""
+"""Describes the segments of a user model: the parameters, the FLOPs and the outputs of each."""
 
 import torch
 from torch import nn
@@ -16,24 +16,24 @@ from samestep.torch_impl.models.segmented import Handed, run_segments, tensors_o
 from samestep.torch_impl.models.user_model import find_segments
 
 _SAME = 1e-9
-"""The largest relative difference between segments and the model in float64; both compute the same operations."""
+"""The largest relative difference allowed between segments and model in float64, as both compute the same operations."""
 
 
 def describe_segments(
     model: Model, module: nn.Module, inputs: Inputs, outputs: object, flops: int, source: str
 ) -> tuple[Segment, ...]:
-    """Describes the segments, each with its FLOPs and outputs; refuses some that are not the model.
+    """Describes the segments, each with its FLOPs and outputs; refuses segments that do not add up to the model.
 
     Args:
         model: The declaration.
         module: The built model, in evaluation.
         inputs: The inputs of some examples.
-        outputs: The outputs of the model for them.
-        flops: The flops of the whole forward pass, per example.
-        source: Where it is declared, for messages.
+        outputs: The outputs of the model for these examples.
+        flops: The FLOPs of the whole forward pass, per example.
+        source: Where the model is declared, for messages.
 
     Raises:
-        ConfigError: A segment fails or returns something else than tensors, or the segments are not the forward pass.
+        ConfigError: A segment fails or returns something other than tensors, or the segments are not the forward pass.
     """
     named = weights.named_weights(module)
     functions = {} if kind_of(model, outputs, is_tensor) != "outputs" else find_segments(model, module, source)
@@ -63,7 +63,8 @@ def _shapes(x: object, name: str, rows: int, source: str) -> tuple[tuple[int, ..
     """Returns the shapes that a segment hands on, per example.
 
     Raises:
-        ConfigError: It is neither a tensor nor a tuple of several, they are not real, or are not of each example.
+        ConfigError: It hands on neither a tensor nor a tuple of several, or their numbers are not real, or their first dim is not
+            that of the examples.
     """
     kind = type(x).__name__
     if isinstance(x, tuple):
@@ -110,10 +111,10 @@ def _refuse_another(x: Handed, outputs: torch.Tensor, source: str) -> None:
 
 
 def _parameters(module: nn.Module, path: str, segment: str, source: str) -> list[nn.Parameter]:
-    """Returns the parameters that a path names: those of a module, or a single one.
+    """Returns the parameters that a path names: those of a module, or a single parameter.
 
     Raises:
-        ConfigError: It names neither.
+        ConfigError: The path names neither.
     """
     modules = {name.replace(".", "/"): each for name, each in module.named_modules() if name}
     single = {name.replace(".", "/"): each for name, each in module.named_parameters(remove_duplicate=False)}

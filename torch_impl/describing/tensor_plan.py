@@ -1,4 +1,4 @@
-"""Which linear layers tensor parallelism cuts: as the file or a model of transformers says; checked on two ranks."""
+"""Finds the linear layers that tensor parallelism splits, from the file or from transformers, and checks them on two ranks."""
 
 import copy
 import itertools
@@ -18,28 +18,28 @@ from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.outputs import main_outputs
 
 Plan = Mapping[str, str]
-"""Path of a linear layer -> how it is cut."""
+"""Path of a linear layer -> how it is split."""
 STYLES: Mapping[str, type[ParallelStyle]] = {"column": ColwiseParallel, "row": RowwiseParallel}
 _PUBLISHED = {"colwise": "column", "rowwise": "row"}
-"""What transformers calls them in `base_model_tp_plan`; it has others, which belong to no pair of linear layers."""
+"""Name in transformers' `base_model_tp_plan` -> our name; it has other names, which belong to no pair of linear layers."""
 _SAME = 1e-9
 """The largest difference between outputs in float64, relative to the largest output."""
 _FIXED = "is invalid for input of size"
-"""What torch says when a reshape names a size of which a rank has only a part."""
+"""What torch says if a reshape names a whole size, but a rank has only a part of it."""
 
 
 def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> Plan:
-    """Returns how each linear layer is cut; none if that is not known.
+    """Returns how each linear layer is split; an empty plan if that is not known.
 
     Args:
         model: The declaration.
         module: The built model in float64, in evaluation.
         inputs: Some examples.
-        source: Where it is declared, for messages.
+        source: Where the model is declared, for messages.
 
     Raises:
-        ConfigError: The plan names something that is no linear layer, or an unknown way to cut one, or it changes the model's
-            function.
+        ConfigError: The plan names something that is not a linear layer, or an unknown way to split one, or the split model
+            computes a different function.
     """
     linear = {path: each for path, each in module.named_modules() if isinstance(each, nn.Linear)}
     if not model.tensor_plan:
@@ -59,7 +59,7 @@ def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> P
 
     try:
         off = _try(module, linear, cut(paths), inputs)
-    except Exception as error:  # the run will show what the simulation cannot, but for a shape
+    except Exception as error:  # what cannot be simulated shows in the run, except a wrong shape
         if _FIXED in str(error):
             raise ConfigError(
                 f"--model {source}: cut as the tensor_plan says, the forward pass fails on {RANKS} ranks: {error}; a rank "
@@ -79,7 +79,7 @@ def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> P
 
 
 def _published_plan(module: nn.Module, linear: Mapping[str, nn.Linear], inputs: Inputs) -> Plan:
-    """Returns the plan that a model of transformers has with it; none where the parts would be another function."""
+    """Returns the plan that a model of transformers comes with; an empty one if its parts would compute another function."""
     published: Any = getattr(module, "_tp_plan", None) or {}
     named = {pattern: _PUBLISHED[way] for pattern, way in published.items() if way in _PUBLISHED}
     plan = {path: way for pattern, way in named.items() for path in linear if _matches(path, pattern)}
@@ -96,15 +96,15 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def _deviation(module: nn.Module, linear: Mapping[str, nn.Module], plan: Plan, inputs: Inputs) -> float | None:
-    """Returns how far the outputs of two ranks are from those of one, relative; None if that could not be tried here."""
+    """Returns the relative difference between the outputs of two ranks and of one; None if it cannot be simulated."""
     try:
         return _try(module, linear, plan, inputs)
-    except Exception:  # the run will show what the simulation cannot
+    except Exception:  # what cannot be simulated shows in the run
         return None
 
 
 def _try(module: nn.Module, linear: Mapping[str, nn.Module], plan: Plan, inputs: Inputs) -> float:
-    even = {path: way for path, way in plan.items() if not _cut(linear[path], way) % RANKS}  # as rows cut them
+    even = {path: way for path, way in plan.items() if not _cut(linear[path], way) % RANKS}  # rows split only these
     with torch.no_grad(), DRAWS.held():
         whole = main_outputs(module(inputs))
         with two_ranks() as mesh:

@@ -1,4 +1,4 @@
-"""Changes the inputs of a module of a user's model, where the user accepts a difference in what precedes it."""
+"""Changes the inputs of a module in a user model, if the user accepts a difference in what precedes the module."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ def turn_module(module: nn.Module, path: str, turned: Turned) -> None:
     Args:
         module: The model.
         path: The path of the module; "" for the output of the model.
-        turned: What is done.
+        turned: The change to make.
     """
     kept: list[torch.Tensor] = []
 
@@ -38,11 +38,11 @@ def turn_module(module: nn.Module, path: str, turned: Turned) -> None:
 
 
 def turn(tensor: torch.Tensor, turned: Turned) -> torch.Tensor:
-    """Applies the steps to a tensor.
+    """Applies the steps of a change to a tensor.
 
     Args:
         tensor: The tensor to change.
-        turned: What is done.
+        turned: The change to make.
     """
     tensor = tensor.permute(turned.axes)
     for name, *given in turned.steps:
@@ -58,7 +58,7 @@ def _joined(x: torch.Tensor, parts: int) -> torch.Tensor:
     return x.reshape(len(x), parts, x.shape[1], -1).transpose(1, 2).reshape(x.shape)
 
 
-_POOLS: Mapping[str, Callable[..., Any]] = {**POOLS, "maximum": lambda x: x.amax(1)}  # torch's max has places
+_POOLS: Mapping[str, Callable[..., Any]] = {**POOLS, "maximum": lambda x: x.amax(1)}  # torch's max gives positions
 _STEPS: Mapping[str, Callable[..., torch.Tensor]] = {
     "times": lambda x, factor: x * factor,
     "plus": lambda x, shift: x + shift,

@@ -1,4 +1,4 @@
-"""Records how a forward pass uses the modules of a user's model: how often, and between which of them gradients flow."""
+"""Records how a forward pass uses the modules of a user model: how often, and between which modules gradients flow."""
 
 from collections.abc import Iterable
 
@@ -15,12 +15,12 @@ _Seen = tuple[list[torch.Tensor], list[torch.Tensor]]
 
 
 def describe_uses(model: nn.Module, inputs: Inputs, paths: Iterable[str]) -> dict[str, Use]:
-    """Returns how a step uses some modules, by neutral path; one that the forward pass does not call counts as ordinary.
+    """Returns how a step uses some modules, by neutral path; modules that the forward pass does not call are left out.
 
     Args:
         model: The model, in evaluation.
         inputs: `EXAMPLES` examples.
-        paths: The paths of the modules, neutral ones.
+        paths: The neutral paths of the modules.
     """
     modules = {path: model.get_submodule(path.replace("/", ".")) for path in paths}
     calls: dict[str, list[_Seen]] = {path: [] for path in modules}
@@ -36,7 +36,7 @@ def describe_uses(model: nn.Module, inputs: Inputs, paths: Iterable[str]) -> dic
 
 
 def _called(module: nn.Module) -> Iterable[nn.Module]:
-    """A list of modules is never called itself."""
+    """Returns the modules to watch for a module: the members of a list, which is never called itself."""
     return module if isinstance(module, nn.ModuleList) else [module]
 
 

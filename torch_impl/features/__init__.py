@@ -1,1 +1,1 @@
-"""The features of models in PyTorch, a file a feature; `applied.py` is what everything else meets."""
+"""The features of models in PyTorch, one file per feature; all other code uses `applied.py`."""

@@ -1,4 +1,4 @@
-"""Applies the features of a model for models, programs and descriptions; no other module names a single feature."""
+"""Applies the features of a model for models, programs and descriptions; no other module names individual features."""
 
 from collections.abc import Collection, Iterator
 
@@ -43,36 +43,36 @@ __all__ = [
 
 
 def switch_layers(model: nn.Module, features: Features, running: Collection[str] = ()) -> None:
-    """Switches layers of a built model off whose effect depends on how it is split.
+    """Switches off the layers of a built model whose effect depends on how the batch is split.
 
     Args:
         model: The model, or a stage of it.
-        features: The request.
-        running: Other buffers that training moves, by neutral name.
+        features: The requested features.
+        running: Other buffers that training changes, by neutral name.
     """
     dropout.switch(model, features)
     batch_norm.switch(model, features, running)
 
 
 def exchanging(run: Run, model: nn.Module, device: torch.device) -> nn.Module:
-    """Makes the layers of a model exchange in the middle of a pass if that is asked for.
+    """Makes the layers of a model exchange sync statistics within a pass, if the run asks for it.
 
     Args:
         run: The run.
-        model: Built, its group of ranks joined.
+        model: The built model; its ranks have joined their group.
         device: The device of this process.
 
     Returns:
-        The model; on GPUs with other modules in it, under the same paths.
+        The model; on GPUs some of its modules are replaced, under the same paths.
     """
     return synchronize(model, device) if run.batch_norm == "sync" and run.mesh.replicas > 1 else model
 
 
 def layers_of(model: nn.Module) -> dict[str, tuple[str, ...]]:
-    """Returns the layers of a user's model that have a feature which depends on how a batch is split, by feature."""
+    """Returns, for each feature that depends on how a batch is split, the layers of a user model that have it."""
     return {"batch_norm": tuple(norms_of(model))}
 
 
 def in_parts(model: nn.Module) -> Iterator[dropout.Dropout]:
-    """Yields the layers that have to be told which part of an activation they take."""
+    """Yields the layers that must know which part of an activation they take."""
     return (each for each in model.modules() if isinstance(each, dropout.Dropout))

@@ -1,6 +1,6 @@
-"""Layers whose outputs are normalized over the batch: torch's own batch normalization, by the numbers of all three mirrors.
+"""Layers with batch normalization; it is torch's own, with the epsilon and momentum of all three mirrors.
 
-The normalization belongs to the layer before it, so both are gathered together where parameters are sharded.
+The normalization is a part of the layer before it, so both are gathered together if parameters are sharded.
 """
 
 import functools
@@ -14,48 +14,48 @@ from samestep.common.features import Features
 from samestep.common.features.batch_norm.statistics import EPSILON, MOMENTUM
 
 NEUTRAL = {nn.modules.batchnorm._BatchNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))}}
-"""Type of module -> its parameters, as in `weights`."""
+"""Type of module -> its parameters; see `weights`."""
 BUFFER_ROLES = ("running_mean", "running_var")
-"""The roles of its buffers, which are what torch calls them."""
+"""The roles of the buffers of a normalization, which are torch's names for them."""
 
 
 class BatchNorm(nn.modules.batchnorm._BatchNorm):
-    """torch's batch normalization for any number of dims, without the counter of batches, which is not needed with a momentum."""
+    """torch's batch normalization for any number of dims, without the counter of batches, which a momentum makes unnecessary."""
 
     def __init__(self, channels: int, epsilon: float, momentum: float) -> None:
         super().__init__(channels, epsilon, momentum)
         self.num_batches_tracked = None
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """[batch, channels, ...] -> the same; statistics are in the dtype of the running ones, also of two bytes."""
-        # torch 2.13 wants the scale in that dtype as well, which `fully_shard` may have gathered in two bytes.
+        """Normalizes [batch, channels, ...]; statistics have the dtype of the running statistics, even if that has two bytes."""
+        # torch 2.13 requires this dtype of the scale as well, which `fully_shard` may have gathered in two bytes.
         scale, bias = (each.to(self.running_mean.dtype) for each in (self.weight, self.bias))  # pyrefly: ignore[missing-attribute]
         kept = self.running_mean, self.running_var
         return nn.functional.batch_norm(input, *kept, scale, bias, self.training, self.momentum, self.eps)  # pyrefly: ignore[bad-argument-type]
 
 
 class NormalizedLinear(nn.Linear):
-    """A linear layer without a bias, and the normalization of its outputs."""
+    """A linear layer without a bias, followed by batch normalization."""
 
     def __init__(self, fan_in: int, fan_out: int) -> None:
         super().__init__(fan_in, fan_out, bias=False)
         self.norm = BatchNorm(fan_out, EPSILON, MOMENTUM)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """[batch, in] -> [batch, out]."""
+        """Computes the normalized outputs, [batch, in] -> [batch, out]."""
         return self.norm(super().forward(input))
 
 
 class NormalizedConvolution(nn.Conv2d):
-    """A 3x3 convolution without a bias, and the normalization of its outputs."""
+    """A 3x3 convolution without a bias, followed by batch normalization."""
 
     def __init__(self, fan_in: int, fan_out: int) -> None:
         super().__init__(fan_in, fan_out, kernel_size=3, padding=1, bias=False)
         self.norm = BatchNorm(fan_out, EPSILON, MOMENTUM)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """[batch, in, height, width] -> [batch, out, height, width]."""
-        # With channels last, torch 2.13 sums a channel number by number: 2e-6 of the loss are lost in float32.
+        """Computes the normalized outputs, [batch, in, height, width] -> [batch, out, height, width]."""
+        # With channels last, torch 2.13 sums a channel sequentially, which loses 2e-6 of the loss in float32.
         return self.norm(super().forward(input).contiguous())
 
 
@@ -89,12 +89,12 @@ def norms_of(model: nn.Module) -> dict[str, nn.modules.batchnorm._BatchNorm]:
 
 
 def switch(model: nn.Module, features: Features, running: Collection[str] = ()) -> None:
-    """Makes the layers of a model use and keep their running statistics if that is asked for.
+    """Freezes the running statistics of a model's layers, if that is asked for.
 
     Args:
         model: The model, or a stage of it.
-        features: The request.
-        running: Other buffers that training moves, by neutral name.
+        features: The requested features.
+        running: Other buffers that training changes, by neutral name.
     """
     if features.batch_norm == "frozen":
         freeze(model, running)
@@ -116,7 +116,7 @@ def freeze(model: nn.Module, running: Collection[str] = ()) -> None:
 
 
 def _train_below(module: nn.Module, mode: bool = True) -> nn.Module:
-    """Has the modules of a module train, which itself stays in evaluation."""
+    """Sets the mode of the modules inside a module, which itself stays in evaluation mode."""
     type(module).train(module, mode)
     module.training = False
     return module
@@ -129,7 +129,7 @@ def _evaluate(module: nn.Module, inputs: object) -> None:
 def widen_scales(model: nn.Module) -> None:
     """Casts scales that were gathered in two bytes to the dtype of the statistics (torch 2.13 requires that).
 
-    Ours do so anyway.
+    Our own `BatchNorm` does so anyway.
     """
     for norm in list(norms_of(model).values()):
         if not isinstance(norm, BatchNorm):

@@ -1,7 +1,7 @@
-"""Replaces each random draw of a user's forward pass by its mean, which does not depend on the seed or the shard.
+"""Replaces each random draw in a user's forward pass by its mean, which depends on neither the seed nor the shard.
 
-Dropout then returns its input. The functions of torch and the methods of its tensors that draw are replaced. Draws elsewhere,
-in NumPy or inside an operation such as an LSTM, are not.
+Dropout then returns its input. It replaces the functions of torch and the methods of its tensors that draw; draws in NumPy or
+inside an operation such as an LSTM are not replaced.
 """
 
 import math
@@ -23,7 +23,7 @@ def _filled(value: float) -> Still:
 
 
 def _mean(mean: Callable[..., Any], first: int = 1) -> Still:
-    """Returns what fills the result with a mean that the arguments behind the first few give."""
+    """Returns a replacement that fills the result with a mean computed from all arguments after the first `first` ones."""
 
     def still(plain: Callable[..., Any], *args: Any, **named: Any) -> torch.Tensor:
         named.pop("generator", None)
@@ -45,7 +45,7 @@ def _kept(
 
 
 def _evaluated(plain: Callable[..., Any], input: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
-    """Returns a leaky ReLU with the mean of the slopes that it would draw."""
+    """Returns the leaky ReLU whose slope is the mean of the slopes that would be drawn."""
     bounds = {**dict(zip(("lower", "upper"), args, strict=False)), **named}
     return functional.leaky_relu(input, (bounds.get("lower", 1 / 8) + bounds.get("upper", 1 / 3)) / 2)
 
@@ -124,4 +124,4 @@ STILL: Mapping[tuple[Any, str], Still] = {
     (torch.Tensor, "log_normal_"): _mean(lambda mean=1.0, std=2.0: math.exp(mean + std * std / 2)),
     (torch.Tensor, "random_"): _mean(lambda *bounds, **named: _middle(*bounds)),
 }
-"""The module or class where a function is looked up, and its names -> what it returns instead of a draw."""
+"""Module or class and the names of its drawing functions -> the replacement that returns a mean."""

@@ -1,4 +1,4 @@
-"""Dropout whose mask depends on the examples alone, not on the rank that computes them; and switching off a user's dropout."""
+"""Dropout whose mask depends on the examples and not on the rank that computes them, and switching off a user's dropout."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,10 +17,10 @@ from samestep.torch_impl.step_context import StepContext
 
 
 class Dropout(nn.Module):
-    """Keeps some elements of each example, times 1 / (1 - rate).
+    """A layer that keeps some elements of each example, multiplied by 1 / (1 - rate), and drops the others.
 
     Attributes:
-        behind: The path of the layer whose outputs it takes.
+        behind: The path of the layer whose outputs this layer takes.
     """
 
     def __init__(self, rate: float, number: int, context: StepContext, behind: str = "") -> None:
@@ -33,13 +33,13 @@ class Dropout(nn.Module):
         """Sets which part of the activation this rank has.
 
         Args:
-            dim: The dim along which it is cut; it may be cut along several.
-            part: Which part.
+            dim: The dim along which it is split; call once for each such dim.
+            part: Which part of the dim this rank has.
         """
         self._cut[dim] = part
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[batch, ...] -> [batch, ...]; the identity in evaluation."""
+        """Drops elements of [batch, ...] in training; returns the input in evaluation."""
         keys = self._context.keys
         if keys is None or x.is_meta:
             return x
@@ -58,12 +58,12 @@ class Dropout(nn.Module):
 
 
 def dropout(spec: ModelSpec, number: int, context: StepContext, behind: str = "") -> nn.Module:
-    """Returns the layer, or the identity if nothing is dropped.
+    """Returns the dropout layer, or the identity if the rate is 0.
 
     Args:
         spec: The spec of the model.
-        number: Which dropout of the model, from 0.
-        context: Has the keys of the present examples.
+        number: The number of the dropout layer in the model, from 0.
+        context: Holds the keys of the current examples.
         behind: The path of the layer whose outputs it takes.
     """
     rate = rate_of(spec)
@@ -77,11 +77,11 @@ def prepare(features: Features) -> None:
 
 
 def switch(model: nn.Module, features: Features) -> None:
-    """Switches every dropout of a user's model off if that is asked for, and replaces its other random draws by their means.
+    """If that is asked for, switches off every dropout of a user model and replaces its other random draws by their means.
 
     Args:
         model: The model, or a stage of it.
-        features: The request.
+        features: The requested features.
     """
     DRAWS.are_still = False
     if features.dropout is False:
@@ -89,7 +89,7 @@ def switch(model: nn.Module, features: Features) -> None:
 
 
 def held_still(model: nn.Module) -> dict[str, Stilled]:
-    """Switches every dropout of a user's model off, and replaces its other random draws by their means.
+    """Switches off every dropout of a user model, and replaces its other random draws by their means.
 
     Args:
         model: The model, or a stage of it.
@@ -115,7 +115,7 @@ def dropped_by(function: Callable[..., object], args: Sequence[object], named: M
     Args:
         function: The function.
         args: Its arguments.
-        named: Those that are given by name.
+        named: Its keyword arguments.
     """
     if (found := _FUNCTIONS.get(function.__name__)) is None:
         return None
@@ -138,4 +138,4 @@ _FUNCTIONS: Mapping[str, tuple[str, Sequence[str], Mapping[str, object]]] = {
         {"dropout_p": 0.0, "training": True},
     ),
 }
-"""What functions drop, the names of their arguments in order, and the defaults of these."""
+"""Function -> what it drops, the names of its arguments in order, and their defaults."""

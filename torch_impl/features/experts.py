@@ -11,16 +11,16 @@ from samestep.common.workload.reductions import fixed_divisor
 from samestep.torch_impl.step_context import StepContext
 
 if TYPE_CHECKING:
-    from samestep.torch_impl.models.losses import Loss  # models import what is here
+    from samestep.torch_impl.models.losses import Loss  # models import this module
 
 
 def with_balance(run: Run, loss: "Loss", context: StepContext) -> "Loss":
-    """Adds a rank's part of the load-balancing loss to the sum of its losses, which the mean loss divides by all targets.
+    """Returns a loss to which a rank's part of the load-balancing loss is added; the mean loss divides it by all targets.
 
     Args:
         run: The run.
-        loss: Summed over every target.
-        context: Holds what the experts of the model noted in the forward pass before.
+        loss: The loss summed over all targets.
+        context: Holds what the experts noted in the preceding forward pass.
     """
     model = run.workload.model
     if not balance_of(model):

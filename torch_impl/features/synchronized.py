@@ -1,8 +1,8 @@
 """Batch normalization over the whole batch, of which each rank has an equal shard.
 
-On GPUs torch's own SyncBatchNorm, which runs nowhere else (2.13) and only where batches are counted; otherwise the same, by hand:
-the mean and then the variance are summed over the ranks in the forward pass, and two sums of gradients in the backward pass.
-With two-byte dtypes all of that is computed in float32, and the result is rounded.
+On GPUs it is torch's own SyncBatchNorm, which runs only there (2.13) and only if layers count their batches. Otherwise it is
+done by hand: the mean and then the variance are summed over the ranks in the forward pass, and two sums of gradients in the
+backward pass. With two-byte dtypes all of this is computed in float32, and the result is rounded.
 """
 
 import functools
@@ -17,11 +17,11 @@ def synchronize(model: nn.Module, device: torch.device) -> nn.Module:
     """Makes the batch normalizations of a model use the statistics of all ranks.
 
     Args:
-        model: Built, its group of ranks joined.
+        model: The built model; its ranks have joined their group.
         device: The device of this process.
 
     Returns:
-        The model; on GPUs with other modules in it, under the same paths.
+        The model; on GPUs some of its modules are replaced, under the same paths.
     """
     layers = [each for each in model.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]
     if device.type == "cuda" and all(each.num_batches_tracked is not None for each in layers):
@@ -32,7 +32,7 @@ def synchronize(model: nn.Module, device: torch.device) -> nn.Module:
 
 
 def _normalize(layer: nn.modules.batchnorm._BatchNorm, x: torch.Tensor) -> torch.Tensor:
-    """Returns the forward pass of a batch normalization, over [shard, channels, ...] of every rank."""
+    """Computes a batch normalization over the inputs [shard, channels, ...] of all ranks."""
     if not (layer.training or layer.running_mean is None):
         return type(layer).forward(layer, x)
     weight = torch.ones(x.shape[1], dtype=x.dtype, device=x.device) if layer.weight is None else layer.weight
@@ -46,7 +46,7 @@ def _normalize(layer: nn.modules.batchnorm._BatchNorm, x: torch.Tensor) -> torch
 
 
 class _Normalized(torch.autograd.Function):
-    """(x - mean) / sqrt(variance + epsilon) * weight + bias over all ranks; keeps x, as the layer of one device does."""
+    """(x - mean) / sqrt(variance + epsilon) * weight + bias over all ranks; it saves x, like the layer on one device."""
 
     @staticmethod
     def forward(
@@ -67,7 +67,7 @@ class _Normalized(torch.autograd.Function):
     def backward(ctx: Any, dy: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
         x, weight, mean, inverse = ctx.saved_tensors
         normal = (x - mean.view(ctx.shape)) * inverse.view(ctx.shape)
-        # The strategy sums them with all other gradients.
+        # The strategy sums these together with all other gradients.
         own = (dy * normal).sum(ctx.dims), dy.sum(ctx.dims, dtype=weight.dtype)
         along, total = ((_summed(each) / ctx.count).view(ctx.shape) for each in own)
         return ((dy - total - normal * along) * (weight * inverse).view(ctx.shape)).to(x.dtype), *own, None
@@ -80,7 +80,7 @@ def _summed(x: torch.Tensor) -> torch.Tensor:
 
 
 def _keep(layer: nn.modules.batchnorm._BatchNorm, mean: torch.Tensor, variance: torch.Tensor) -> None:
-    """Moves the running statistics; without a momentum they are the mean of all so far."""
+    """Updates the running statistics; without a momentum, they are the mean over all batches so far."""
     share = layer.momentum
     if layer.num_batches_tracked is not None:
         layer.num_batches_tracked.add_(1)

@@ -1,1 +1,1 @@
-"""What watches a step: its exchanges, and the activations that it saves."""
+"""Observes a step: its exchanges, and the activations that it saves."""

@@ -1,7 +1,7 @@
-"""Observes a step of rank 0 on ranks that are not there: `python -m samestep.torch_impl.observing.absent_ranks DIR`.
+"""Observes a step of rank 0 without the other ranks: `python -m samestep.torch_impl.observing.absent_ranks DIR`.
 
 DIR holds the request. torch's backend "fake" completes every collective at once and sends nothing. So the losses are
-meaningless, but the tensors of rank 0, its messages and their groups are those of a run with all ranks. Prints JSON.
+meaningless, but the tensors of rank 0, its messages and their groups are those of a run with all ranks. It prints JSON.
 """
 
 import dataclasses
@@ -34,17 +34,17 @@ def main() -> None:
         said = str(error).strip().splitlines() or ["it says nothing"]
         found = {"why_not": f"torch {torch.__version__} says {type(error).__name__}: {said[0][:200]}"}
     print(json.dumps(found), flush=True)
-    os._exit(0)  # nobody answers when the group is left
+    os._exit(0)  # leaving the group would wait for ranks that do not exist
 
 
 def observe(run: Run) -> dict[str, object]:
-    """Takes one step as rank 0.
+    """Observes one step as rank 0.
 
     Args:
         run: The run.
 
     Returns:
-        Its "exchanges" and its "state_bytes".
+        The "exchanges" and the "state_bytes" of rank 0.
     """
     split = in_dtype(load(run.workload.data), run.dtype)
     program = importlib.import_module(run.module).build(run)

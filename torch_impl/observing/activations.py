@@ -1,4 +1,4 @@
-"""Activations: the bytes that autograd keeps between a forward pass and its backward pass.
+"""Counts activations: the bytes that autograd keeps between a forward pass and its backward pass.
 
 References:
     torch.autograd.graph.saved_tensors_hooks (torch 2.13): `pack` is called once for every tensor that an operation saves.
@@ -25,10 +25,10 @@ from samestep.torch_impl.upstream import (
 
 
 class KeptActivations:
-    """Counts the storages that autograd keeps, each once, however many tensors are views of it.
+    """Counts the storages that autograd keeps, each once, even if several tensors are views of it.
 
-    The batch counts where an operation saves it: it has to stay until then. Parameters and buffers never count, nor do views
-    and gathered copies of them, which the footprint has under parameters. What a pipeline keeps beside autograd, such as the
+    The batch counts if an operation saves it, because it then has to stay. Parameters and buffers never count, nor do views
+    and gathered copies of them, which the footprint counts as parameters. What a pipeline keeps outside autograd, such as the
     buffers of its messages, does not count.
 
     Attributes:
@@ -39,8 +39,8 @@ class KeptActivations:
         """Starts between two steps.
 
         Args:
-            model: What it holds does not count, as it is when an operation saves something: `fully_shard` replaces the
-                parameters of a module by gathered ones while it computes.
+            model: The model whose parameters and buffers do not count. They are looked up whenever an operation saves something,
+                because `fully_shard` replaces the parameters of a module by gathered ones while it computes.
         """
         self.peak_bytes = 0
         places = (registered_parameters, registered_buffers)
@@ -48,12 +48,12 @@ class KeptActivations:
         self._bytes = 0
         self._holders: dict[StorageWeakRef, int] = {}
         self._saved_again: dict[StorageWeakRef, int] = {}
-        self._known: set[StorageWeakRef] = set()  # a weak reference keeps a place from being taken by another storage
+        self._known: set[StorageWeakRef] = set()  # a weak reference keeps another storage from getting the same address
 
     def pack(self, tensor: torch.Tensor) -> "_Kept":
         """Counts a tensor that an operation saves."""
         with outside_modes(), torch.no_grad():
-            tensor = tensor.detach()  # which its operation must not reach through what it saves
+            tensor = tensor.detach()  # the saved tensor must not refer to its operation
             storage = _local(tensor).untyped_storage()
             key = StorageWeakRef(storage)
             if key not in self._holders and self._is_parameter(key):
@@ -65,7 +65,7 @@ class KeptActivations:
         return _Kept(tensor, lambda: self._release(key, storage.nbytes()))
 
     def save_again(self, tensor: torch.Tensor) -> None:
-        """Counts a tensor that is saved once more, in the backward pass; checkpoint keeps it until it is used."""
+        """Counts a tensor that is saved again by a recomputation in the backward pass; checkpoint keeps it until it is used."""
         storage = _local(tensor).untyped_storage()
         key = StorageWeakRef(storage)
         if key not in self._holders and not self._is_parameter(key):
@@ -98,14 +98,14 @@ class _Kept:
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the memory of this process behind a tensor: of a DTensor its part, of a collective's result the result itself."""
+    """Returns the tensor of this process behind a DTensor or behind the result of a collective."""
     tensor = local_part(tensor) if isinstance(tensor, DTensor) else tensor
     return tensor.elem if isinstance(tensor, AsyncCollectiveTensor) else tensor
 
 
 @contextlib.contextmanager
 def follow_activations(model: nn.Module) -> Iterator[KeptActivations]:
-    """Makes a context in which what autograd saves is counted, except for what the model holds."""
+    """Makes a context in which the tensors that autograd saves are counted, except those that the model holds."""
     kept = KeptActivations(model)
     _FOLLOWED.append(kept)
     try:
@@ -116,12 +116,12 @@ def follow_activations(model: nn.Module) -> Iterator[KeptActivations]:
 
 
 _FOLLOWED: list[KeptActivations] = []
-"""The counter in use, for `recomputing`: a backward pass may run on another thread than the step."""
+"""The counter in use, for `recomputing`, because a backward pass may run on another thread than the step."""
 
 
 @contextlib.contextmanager
 def recomputing() -> Iterator[None]:
-    """Makes the context of a recomputation in the backward pass, where checkpoint's own hooks take what is saved."""
+    """Makes a context that counts what a recomputation saves; otherwise only checkpoint's own hooks would see it."""
     if not _FOLLOWED:
         yield
         return

@@ -1,7 +1,7 @@
-"""The operators of torch that communicate: the name of each in the ledger, and which arguments say what it sends.
+"""The operators of torch that communicate: their names in the ledger, and which arguments hold what they send.
 
-Every operator that may communicate is in one of the two tables here. One that is in neither is refused by name: otherwise its
-bytes would be missing from the ledger without notice.
+Every operator that may communicate is in one of the two tables here. An operator in neither is refused by name, because its
+bytes would silently be missing from the ledger.
 
 References:
     torch/csrc/distributed/c10d/Ops.cpp and Functional.cpp of torch 2.13.
@@ -20,9 +20,9 @@ class Signature(NamedTuple):
 
     Attributes:
         operation: The name of the operator in the ledger.
-        handed_over: Which argument holds what this process sends.
-        group: Which one is the group.
-        peer: Which one is the receiver of a message or the root of a broadcast, as a rank of the group.
+        handed_over: The position of the argument with the tensors that this process sends.
+        group: The position of the group.
+        peer: The position of the receiver of a message, or of the root of a broadcast, given as a rank of the group.
     """
 
     operation: str
@@ -41,7 +41,7 @@ _NATIVE = {
     Signature("reduce_scatter", 1, 2): "reduce_scatter_ _reduce_scatter_base_ reduce_scatter_tensor_coalesced_",
     Signature("all_to_all", 1, 2): "alltoall_ alltoall_base_",
     Signature("gather", 1, 2): "gather_",
-    Signature("scatter", 1, 2): "scatter_",  # of the root alone; the others have no inputs
+    Signature("scatter", 1, 2): "scatter_",  # only the root has inputs
     Signature("send", 0, 1, peer=2): "send",
 }
 _FUNCTIONAL = {
@@ -73,7 +73,7 @@ COLLECTIVES = {
     for signature, names in table.items()
     for name in names.split()
 }
-"""By the operator's name."""
+"""Name of an operator -> how to read its arguments."""
 MOVE_NOTHING = {
     "c10d::barrier": "nothing of the model travels: the processes only wait for each other",
     "c10d::monitored_barrier_": "nothing of the model travels: the processes only wait for each other",
@@ -84,9 +84,9 @@ MOVE_NOTHING = {
     "_c10d_functional::wait_tensor": "it waits for a collective that was counted when it began",
     "_c10d_functional::_wrap_tensor_autograd": "it wraps the result of a collective that was counted when it began",
 }
-"""Operators of these namespaces that are not counted, and why."""
+"""Operators of these namespaces that are not counted -> the reason."""
 NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "symm_mem")
-"""Namespaces of which every operator may communicate; elsewhere only one that takes a group may."""
+"""Namespaces in which every operator may communicate; elsewhere, only operators that take a group may."""
 _GROUPS = ("ProcessGroup", "SymmetricMemory")
 
 
@@ -95,7 +95,7 @@ def collective_of(operator: torch._ops.OpOverload) -> Signature | None:
     """Returns how to read the arguments of an operator; None if it sends nothing.
 
     Raises:
-        Unavailable: It may communicate, and neither table has it.
+        Unavailable: The operator may communicate, but is in neither table.
     """
     name = operator._schema.name
     if name in COLLECTIVES:
@@ -117,5 +117,5 @@ def may_exchange(schema: torch.FunctionSchema) -> bool:
 
 
 def is_transfer(name: str) -> bool:
-    """Returns whether an operator, by its name, exchanges or waits for an exchange."""
+    """Returns whether the operator of this name exchanges something or waits for an exchange."""
     return name in COLLECTIVES or name.partition("::")[0] in NAMESPACES

@@ -1,9 +1,9 @@
-"""Observing a step as torch dispatches it: what is sent, in order, and the most parameter bytes gathered at once.
+"""Observes a step as torch dispatches it: what is sent, in order, and the most parameter bytes gathered at once.
 
 References:
     torch.utils._python_dispatch.TorchDispatchMode; torch 2.13 dispatches DDP's own all-reduces through it as well.
     torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py of torch 2.13: the shards arrive in one flat buffer
-    (`fsdp::all_gather_copy_in`), which is then copied out to the parameters (`fsdp::split_with_sizes_copy`).
+    (`fsdp::all_gather_copy_in`), which is then copied to the parameters (`fsdp::split_with_sizes_copy`).
 """
 
 import sys
@@ -24,7 +24,7 @@ from samestep.torch_impl.upstream import is_in_backward, process_group, register
 from samestep.torch_impl.weights import nbytes
 
 _OUR_REFERENCES = 3
-"""The references to a buffer that are our own: the list's, that of the loop over it, and that of the counting call."""
+"""The number of our own references to a buffer: from the list, from the loop over it, and from the counting call."""
 
 
 class Gathered:
@@ -44,10 +44,10 @@ class Gathered:
         self._at_rest = {id(parameter) for registered in self._sharded for parameter in registered.values()}
         self._ids: list[int] = []
         self._buffers: list[torch.Tensor] = []
-        self._params: dict[StorageWeakRef, torch.UntypedStorage] = {}  # fully_shard frees what they point to, not them
+        self._params: dict[StorageWeakRef, torch.UntypedStorage] = {}  # fully_shard frees only their memory
 
     def before(self, name: str, filled: Iterable[torch.Tensor]) -> None:
-        """Measures what is alive.
+        """Measures the gathered memory that is alive before an operator runs.
 
         Args:
             name: The name of the operator that is about to run.
@@ -57,21 +57,21 @@ class Gathered:
             return
         present = [p for registered in self._sharded for p in registered.values()]
         gathered: list[torch.Tensor] = []
-        if (ids := [id(p) for p in present]) != self._ids:  # few operators have others than the one before
+        if (ids := [id(p) for p in present]) != self._ids:  # it rarely changes from one operator to the next
             self._ids, apart = ids, [p for p in present if id(p) not in self._at_rest]
-            # A wider copy of a parameter, in its place for the length of a call, is an activation.
+            # A wider copy that takes the place of a parameter during a call is an activation, so it is not counted here.
             gathered += [local_part(p) for p in apart if isinstance(p, nn.Parameter)]
         if name == "fsdp::split_with_sizes_copy":
             gathered += filled
         for storage in (tensor.untyped_storage() for tensor in gathered):
             self._params[StorageWeakRef(storage)] = storage
-        # By references to the tensor, which fully_shard has: a thread of gloo may keep the memory a moment longer.
+        # fully_shard's reference decides, because a thread of gloo may keep the memory a moment longer.
         self._buffers = [buffer for buffer in self._buffers if sys.getrefcount(buffer) > _OUR_REFERENCES]
         alive = nbytes(self._buffers) + sum(storage.nbytes() for storage in self._params.values())
         self.peak_bytes = max(self.peak_bytes, alive)
 
     def after(self, name: str, result: object) -> None:
-        """Notes a buffer that shards are about to arrive in.
+        """Remembers a buffer in which shards are about to arrive.
 
         Args:
             name: The name of the operator that has run.
@@ -96,9 +96,9 @@ class Observer(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Sees every operator that torch dispatches."""
+        """Handles every operator that torch dispatches."""
         if any(issubclass(kind, DTensor) for kind in types):
-            return NotImplemented  # DTensor then dispatches what it consists of, and its collectives arrive here
+            return NotImplemented  # DTensor then dispatches the operators on its parts, and its collectives arrive here
         name = func._schema.name
         if is_in_backward():
             self._recorder.phase = "backward"
@@ -119,10 +119,10 @@ def _record(recorder: SendRecorder, collective: Signature, args: tuple[Any, ...]
 
 
 def _axis_of(group: dist.ProcessGroup, whole: str) -> str:
-    """Returns the mesh axis of a group, after which a device mesh names it; `whole` for the group of all ranks."""
+    """Returns the mesh axis after which a device mesh named a group; `whole` for the group of all ranks."""
     axis = group.group_desc.removeprefix(AXIS_PREFIX)
     return whole if group.size() == dist.get_world_size() or axis == group.group_desc else axis
 
 
 AXIS_PREFIX = "mesh_"
-"""What a device mesh puts before the name of an axis where it describes its group (torch 2.13)."""
+"""The prefix that a device mesh puts before the name of an axis in the description of its group (torch 2.13)."""

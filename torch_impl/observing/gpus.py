@@ -1,4 +1,4 @@
-"""What PyTorch sees of GPUs, and what their allocator held: `python -m samestep.torch_impl.observing.gpus` prints the first."""
+"""The GPUs that PyTorch sees, and their allocator's peak; `python -m samestep.torch_impl.observing.gpus` prints the GPUs."""
 
 import json
 from typing import Self
@@ -16,11 +16,11 @@ def gpus() -> list[tuple[str, int]]:
 class AllocatorPeak:
     """The most bytes of tensors that a GPU's allocator held at once within a `with`.
 
-    The scratch space of its matrix products is not counted: each thread that computes some has its own, for all its products,
-    whatever their sizes (32 MiB on an H200).
+    The workspace for matrix products is not counted. Each thread that computes products has its own, whose size does not depend
+    on the products (32 MiB on an H200).
 
     Attributes:
-        bytes: None before its end, and on CPU cores, whose allocator does not count.
+        bytes: The peak; None before the `with` ends, and on CPU cores, whose allocator does not count.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""The record of what an observed step sends, in order."""
+"""Records what an observed step sends, in order."""
 
 import collections
 import time
@@ -11,12 +11,12 @@ from samestep.common.ledger import Send, in_order
 
 
 class SendRecorder:
-    """The sends of a program, in order, from all its threads; sends outside of an observed step are not recorded.
+    """Records the sends of a program, in order and from all its threads, but only in an observed step.
 
     Attributes:
         phase: The phase of the step. A backward pass is detected; every other phase is set.
-        whole: The name of the group of all ranks: the mesh axis along which they lie, if there is only one.
-        counted: What was counted in the forward passes of the observed step, by name.
+        whole: The name of the group of all ranks, which is the mesh axis if there is only one.
+        counted: The quantities counted in the forward passes of the observed step, by name.
     """
 
     def __init__(self, whole: str) -> None:
@@ -27,7 +27,7 @@ class SendRecorder:
         self._is_on = False
 
     def start(self) -> None:
-        """Forgets everything, and records from now on."""
+        """Discards everything recorded so far, and starts recording."""
         self._sends, self._is_on, self.phase = [], True, "forward"
         self.counted.clear()
 
@@ -41,14 +41,14 @@ class SendRecorder:
         phase: str = "",
         source: str = "",
     ) -> None:
-        """Records a send; does nothing outside of an observed step.
+        """Records a send; does nothing outside an observed step.
 
         Args:
-            operation: What is done.
-            tensors: What this process sends.
-            group: The mesh axis along which it goes.
-            ranks: The number of ranks or devices along it.
-            to: The receiver, if it is a message.
+            operation: The name of the operation in the ledger.
+            tensors: The tensors that this process sends.
+            group: The mesh axis along which they are sent.
+            ranks: The number of ranks or devices along that axis.
+            to: The receiver, if the operation is a message.
             phase: The phase, if it is not the current one.
             source: The sender, if it is not this process.
         """
@@ -58,16 +58,16 @@ class SendRecorder:
             self._sends.append(send)
 
     def count(self, numbers: Mapping[str, int]) -> None:
-        """Counts what depends on the data; neither outside of an observed step nor what a backward pass computes again.
+        """Counts quantities that depend on the data, in the forward passes of an observed step; recomputation does not count.
 
         Args:
-            numbers: How many there are, by name.
+            numbers: The number to add to each quantity, by name.
         """
         if self._is_on and self.phase == "forward":
             self.counted.update(numbers)
 
     def stop(self) -> tuple[Send, ...]:
-        """Records no more; returns what was recorded."""
+        """Stops recording, and returns what was recorded."""
         self._is_on = False
         return in_order(self._sends)
 
@@ -75,8 +75,8 @@ class SendRecorder:
         """Wraps a method with which a phase of the step begins.
 
         Args:
-            phase: The phase.
-            method: The method.
+            phase: The phase that begins.
+            method: The method to wrap.
         """
 
         def entered(*arguments: object, **options: object) -> object:

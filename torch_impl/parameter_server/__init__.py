@@ -1,1 +1,1 @@
-"""A server process that holds parameters, and workers that pull and push."""
+"""A server process that holds parameters, and workers that pull parameters and push gradients."""

@@ -1,4 +1,4 @@
-"""What a worker pulls and computes on: a copy of the whole model, or rows of its tables."""
+"""The two modes of a worker: it pulls the whole model, or only rows of its tables."""
 
 import contextlib
 import dataclasses
@@ -25,7 +25,7 @@ class PullEverything:
 
     Attributes:
         stage: The part of the model that the worker runs.
-        local_state: The state of what stays here: the buffers of the copy, such as running statistics.
+        local_state: The state that stays on the worker: the buffers of the copy, such as running statistics.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -35,13 +35,13 @@ class PullEverything:
         self.local_state = LocalState({}, nothing, {}, weights.named_buffers(stage.model))
 
     def wanted(self, x: Inputs) -> Wanted:
-        """Asks for every parameter as a whole."""
+        """Returns a request for every parameter as a whole."""
         return [None] * len(self._parameters)
 
     def accept(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Copies the values into the copy's parameters, whose gradients will be pushed; those of the last step are dropped.
+        """Copies the values into the parameters of the copy, drops the gradients of the last step, and returns the parameters.
 
-        A frozen parameter has no gradient.
+        Their gradients will be pushed; a frozen parameter has none.
         """
         with torch.no_grad():
             for parameter, value in zip(self._parameters, values, strict=True):
@@ -50,17 +50,17 @@ class PullEverything:
         return [*self._parameters]
 
     def logits(self, leaves: Sequence[torch.Tensor], x: Inputs, first: int = 0) -> torch.Tensor:
-        """Computes the logits of some rows on the copy.
+        """Returns the logits of some rows, computed on the copy.
 
         Args:
-            leaves: What was pulled.
-            x: The rows' inputs.
-            first: The index of the first of these among the inputs that were pulled for.
+            leaves: The parameters that were pulled.
+            x: The inputs of the rows.
+            first: The index of the first row among all inputs for which parameters were pulled.
         """
         return self.stage(x)
 
     def exchange(self, last: bool) -> contextlib.AbstractContextManager[None]:
-        """Makes an empty context, because workers exchange nothing among each other."""
+        """Returns an empty context, because workers exchange nothing with each other."""
         return contextlib.nullcontext()
 
     def update(self, rate: float) -> None:
@@ -71,11 +71,11 @@ class PullEverything:
         """
 
     def footprint(self, gradients_bytes: int, pulled_bytes: int) -> Footprint:
-        """Returns a copy, whose gradients are pushed.
+        """Returns the footprint of the copy and its gradients.
 
         Args:
             gradients_bytes: The bytes of the gradients of the last step.
-            pulled_bytes: Ignored: what was pulled became the copy.
+            pulled_bytes: Ignored, because what was pulled became the copy.
         """
         copied = weights.nbytes(self._parameters)
         return dataclasses.replace(Footprint.uniform(str(CPU), copied, 0, "tensors"), gradients_bytes=gradients_bytes)
@@ -86,7 +86,7 @@ class PullRows:
 
     Attributes:
         stage: The part of the model that the worker runs.
-        local_state: The local state of what stays on the workers.
+        local_state: The state that stays on the workers.
     """
 
     def __init__(self, run: Run, stage: Stage, workers: dist.ProcessGroup) -> None:
@@ -94,40 +94,40 @@ class PullRows:
         self._optimizer = build_optimizer(run.optimizer, stage.parameters(), matrices_of(run, stage.model))
         self.local_state = build_local_state(run, self._optimizer, stage.model)
         self._above = DistributedDataParallel(stage, process_group=workers)
-        self._above.register_comm_hook(workers, _sum)  # DDP's own would take the mean
+        self._above.register_comm_hook(workers, _sum)  # DDP would take the mean
 
     def wanted(self, x: torch.Tensor) -> Wanted:
-        """Asks for one row of each table per example."""
+        """Returns a request for one row of each table per example."""
         return list(x.T)
 
     def accept(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Makes leaves of the rows, whose gradients will be pushed; the gradients of the last step are dropped."""
+        """Drops the gradients of the last step, and returns the rows as leaves, whose gradients will be pushed."""
         self._optimizer.zero_grad()
         return [value.requires_grad_() for value in values]
 
     def logits(self, leaves: Sequence[torch.Tensor], x: torch.Tensor, first: int = 0) -> torch.Tensor:
-        """Computes the logits of some examples from their rows, side by side.
+        """Returns the logits of some examples, computed from their concatenated rows.
 
         Args:
             leaves: The rows that were pulled.
-            x: The examples' inputs.
-            first: The index of the first of these among the inputs that were pulled for.
+            x: The inputs of the examples.
+            first: The index of the first example among all inputs for which rows were pulled.
         """
-        # Rank 0 predicts alone, and DDP sends its buffers.
+        # Only rank 0 predicts, and DDP would broadcast buffers to the others.
         model = self._above if torch.is_grad_enabled() else self.stage
         return model(torch.cat([leaf[first : first + len(x)] for leaf in leaves], dim=1))
 
     def exchange(self, last: bool) -> contextlib.AbstractContextManager[None]:
-        """All-reduces the gradients of the layers above, on the last micro-batch."""
+        """Returns the context of a pass; on the last micro-batch, DDP sums the gradients of the layers above the tables."""
         return contextlib.nullcontext() if last else self._above.no_sync()
 
     def update(self, rate: float) -> None:
-        """Updates the layers above at a learning rate, on every worker alike."""
+        """Updates the layers above the tables at a learning rate, identically on every worker."""
         set_rate(self._optimizer, rate)
         self._optimizer.step()
 
     def footprint(self, gradients_bytes: int, pulled_bytes: int) -> Footprint:
-        """Returns what stays on the worker; at its peak with the rows that were pulled.
+        """Returns the footprint of what stays on the worker; its peak includes the rows that were pulled.
 
         Args:
             gradients_bytes: The bytes of the gradients of the last step.
@@ -137,6 +137,6 @@ class PullRows:
 
 
 def _sum(workers: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Returns a communication hook of DDP: the gradients' sum."""
+    """Sums the gradients of a bucket; a communication hook for DDP."""
     work = dist.all_reduce(bucket.buffer(), group=workers, async_op=True)
     return work.get_future().then(lambda done: done.value()[0])

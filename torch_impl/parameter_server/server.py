@@ -1,4 +1,4 @@
-"""The server of a parameter server: parameters and optimizer in one process, which workers pull from and push to."""
+"""The process that holds the parameters and the optimizer; workers pull from it and push to it."""
 
 import threading
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ from samestep.common.program import TrainState
 from samestep.torch_impl.rpc.group import Served
 
 Wanted = Sequence[torch.Tensor | None]
-"""For each parameter the ids of the rows, or None for all of it."""
+"""For each parameter, the ids of the wanted rows, or None for the whole parameter."""
 Pushed = tuple[Wanted, Sequence[torch.Tensor | None], int]
-"""What was pulled, its gradients (None for what is frozen or was not reached), and the version of the parameters used."""
+"""What was pulled, its gradients (None if frozen or not reached), and the version of the parameters that were used."""
 
 
 class Server:
     """The state of the server's process, on which remote calls act.
 
-    Synchronous, an update waits for the gradients of all workers and sums them in the order of their ranks.
-    Asynchronous, every gradient is applied as it comes.
+    If it is synchronous, an update waits for the gradients of all workers and sums them in the order of their ranks.
+    If it is asynchronous, each gradient is applied when it arrives.
 
     Attributes:
         served: The parameters and their optimizer.
@@ -34,20 +34,20 @@ class Server:
         self._waiting: list[torch.futures.Future[int]] = []
 
     def pull(self, wanted: Wanted) -> tuple[list[torch.Tensor], int]:
-        """Copies the parameters or rows that are wanted; returns them, and the number of updates so far."""
+        """Returns copies of the wanted parameters or rows, and the number of updates so far."""
         with self._lock:
             pairs = zip(self.served.parameters, wanted, strict=True)
             return [p.detach().clone() if ids is None else p.detach()[ids] for p, ids in pairs], self._version
 
     def push(self, rank: int, pushed: Pushed) -> torch.futures.Future[int]:
-        """Takes a worker's gradients.
+        """Accepts the gradients of a worker.
 
         Args:
             rank: The rank of the worker.
             pushed: The gradients of the worker.
 
         Returns:
-            Their staleness, once they have been applied: the number of updates since the worker pulled.
+            The staleness of the gradients once they have been applied, i.e. the number of updates since the worker pulled.
         """
         future: torch.futures.Future[int] = torch.futures.Future()
         with self._lock:
@@ -72,11 +72,11 @@ class Server:
                     )
         self.served.optimizer.step()
         self._version += 1
-        return self._version - 1 - pushed[0][2]  # those that are applied together were pulled together
+        return self._version - 1 - pushed[0][2]  # gradients that are applied together were pulled together
 
 
 _LOCAL: list[Server] = []
-"""The server, in the server's process: RPC calls functions by name, and these need to find it."""
+"""The server, if this is the server's process. RPC calls functions by name, and they have to find it."""
 
 
 def serve(server: Server) -> None:
@@ -91,15 +91,15 @@ def pull(wanted: Wanted) -> tuple[list[torch.Tensor], int]:
 
 @rpc.functions.async_execution
 def push(rank: int, pushed: Pushed) -> torch.futures.Future[int]:
-    """See `Server.push`; no thread of the server waits meanwhile."""
+    """See `Server.push`; no thread of the server is blocked while a worker waits."""
     return _LOCAL[0].push(rank, pushed)
 
 
 def await_restored() -> None:
-    """Returns once the state that the run continues from is in place."""
+    """Waits until the state from which the run continues is in place."""
     _LOCAL[0].served.restored.wait()
 
 
 def snapshot(step: int) -> TrainState:
-    """Copies the server's part of the state."""
+    """Returns a copy of the server's part of the state."""
     return _LOCAL[0].served.snapshot(step)

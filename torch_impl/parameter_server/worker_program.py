@@ -1,4 +1,4 @@
-"""A parameter server's worker: it pulls, computes its shard, and pushes."""
+"""The program of a worker, which pulls parameters, computes on its shard, and pushes gradients."""
 
 import dataclasses
 import itertools
@@ -27,7 +27,7 @@ from samestep.torch_impl.step_context import StepContext
 
 
 class WorkerProgram:
-    """A worker in training."""
+    """A worker of a parameter server, in training."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class WorkerProgram:
         self._sends: tuple[Send, ...] = ()
 
     def step(self, batch: Batch) -> None:
-        """Pulls what the shard needs, forward and backward, pushes the gradients; what stays here is updated here."""
+        """Pulls what the shard needs, runs forward and backward, pushes the gradients, and updates what stays on the worker."""
         mode = self._mode
         inputs, _ = batch.rows(self._part)
         wanted = mode.wanted(as_inputs(inputs))
@@ -78,19 +78,19 @@ class WorkerProgram:
         mode.update(self._run.optimizer_at(self._step).learning_rate)
 
     def _record(self, operation: str, tensors: Sequence[torch.Tensor]) -> None:
-        """Records what is moved between this worker and the server, the ids of rows not counted."""
+        """Records what moves between this worker and the server; ids of rows are not counted."""
         self._context.recorder.add(operation, tensors, "data", self._run.num_devices, str(self._run.num_devices))
 
     def losses(self) -> list[float]:
-        """Returns the global losses since the last call: one sum over all workers, without the server.
+        """Returns the global losses since the last call, summed over all workers but not the server.
 
-        Its windows go on meanwhile: what it sent for a sum would count in its steps.
+        The windows of the server continue meanwhile, so what it sent for a sum would count in its steps.
         """
         taken, self._losses = self._losses, []
         return self._sum(torch.stack(taken)) if taken else []
 
     def agree(self, value: float) -> float:
-        """Computes the mean over workers, as losses are summed."""
+        """Returns the mean over workers; like the losses, it is summed without the server."""
         return self._sum(torch.tensor([value], dtype=torch.float64))[0] / self._run.num_devices
 
     def _sum(self, numbers: torch.Tensor) -> list[float]:
@@ -98,7 +98,7 @@ class WorkerProgram:
         return numbers.tolist()
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Computes logits on rank 0, with what it pulls and with its own buffers."""
+        """Returns logits on rank 0, computed with pulled parameters and its own buffers."""
         if self._rank > 0:
             return inputs
         x = as_inputs(inputs)
@@ -110,21 +110,21 @@ class WorkerProgram:
         return logits
 
     def state(self) -> TrainState:
-        """Fetches the server's part on rank 0, and adds it to what stays on the workers; the server's buffers never moved."""
+        """Returns the state of the worker, on rank 0 with the server's part; the server's buffers never change."""
         parts = [rpc.rpc_sync(self._server, server.snapshot, (self._step,))] if self._rank == 0 else []
         return merge([self._mode.local_state.snapshot(self._step), *parts])
 
     def shards(self) -> None:
-        """Returns None: rank 0 saves what it fetches."""
+        """Returns None, because rank 0 saves the whole state."""
 
     def restore(self, state: TrainState) -> None:
-        """Copies what stays on the workers in place, and waits until the server has done so with its own part."""
+        """Copies what stays on the workers in place, and waits until the server has done the same with its part."""
         self._step = state.step
         self._mode.local_state.restore(state)
         rpc.rpc_sync(self._server, server.await_restored)
 
     def observe(self, batch: Batch) -> None:
-        """Takes one more step; collectives among workers are recorded as they are dispatched, calls as they are made."""
+        """Takes the observed step; collectives among workers are recorded when dispatched, calls when made."""
         self._context.recorder.start()
         with Observer(self._context.recorder), follow_activations(self._mode.stage) as kept:
             self.step(batch)
@@ -132,7 +132,7 @@ class WorkerProgram:
         self._sends = self._context.recorder.stop()
 
     def sends(self) -> tuple[Send, ...]:
-        """Returns what it pulled, pushed and exchanged with other workers."""
+        """Returns what this worker pulled, pushed and exchanged with other workers."""
         return self._sends
 
     def footprint(self) -> tuple[Footprint, ...]:
@@ -145,9 +145,9 @@ class WorkerProgram:
         return {"staleness": self._staleness / self._pushes}
 
     def sync(self) -> None:
-        """Returns at once: a step is over when its calls have returned."""
+        """Returns at once, because a step is over when its calls have returned."""
 
     def close(self) -> None:
-        """Leaves the group when every process does."""
+        """Leaves the group together with all other processes."""
         leave_rpc()
         devices.leave_group()

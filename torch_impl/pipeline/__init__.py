@@ -1,1 +1,1 @@
-"""Models split by layers: stages, schedules, and the step that goes through them."""
+"""Models split by layers: their stages, and the events and shared parameters of the stages."""

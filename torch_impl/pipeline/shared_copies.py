@@ -1,7 +1,7 @@
-"""A parameter that two stages of a pipeline use: each has a copy, and computes one of the two terms of its gradient.
+"""Parameters that two stages of a pipeline use; each stage has a copy, and computes one of the two terms of its gradient.
 
-The ranks of the two stages exchange these terms once a step, and both add them in the same order. So the copies take the same
-updates, and stay bitwise equal.
+The ranks of the two stages exchange these terms once a step, and both add them in the same order. So the copies get the same
+updates and stay bitwise equal.
 
 References:
     Shoeybi et al., arXiv 1909.08053, and Megatron-LM's embedding group, which all-reduces the same halves.
@@ -34,14 +34,14 @@ class SharedCopies:
         stage_ranks: Sequence[int],
         group: dist.ProcessGroup | None = None,
     ) -> None:
-        """Finds them.
+        """Finds these parameters.
 
         Args:
             run: The run.
-            stages: What this rank holds, by index.
-            context: What they were built with.
+            stages: The stages that this rank holds, by index.
+            context: The context that the stages were built with.
             stage_ranks: The global rank that holds each stage.
-            group: The ranks of the pipeline; all there are, unless given.
+            group: The ranks of the pipeline; None stands for all ranks.
         """
         self._group, self._recorder = group, context.recorder
         grouped = group_segments(run.workload.model.segments(), len(stage_ranks))
@@ -57,17 +57,17 @@ class SharedCopies:
                 self._others[name] = there, stage_ranks[here], False
 
     def _parameter(self, name: str) -> nn.Parameter:
-        """Returns the parameter as it is now: what shards a stage makes new ones."""
+        """Returns the current parameter object; sharding a stage replaces its parameters by new ones."""
         return named_weights(self._stages[self._others[name][0]].model)[name].parameter
 
     def counted(self, gradients: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Leaves out the gradients that count on another rank, for the norm of the whole gradient."""
+        """Returns the gradients that count on this rank for the norm of the whole gradient."""
         second = {id(self._parameter(name).grad) for name, (_, _, is_first) in self._others.items() if not is_first}
         return [gradient for gradient in gradients if id(gradient) not in second]
 
     @contextlib.contextmanager
     def exchange(self, last: bool) -> Iterator[None]:
-        """Makes the context of a micro-batch's passes, after the last of which the halves are summed."""
+        """Returns the context of the passes of a micro-batch; after the last one, the two terms are exchanged and summed."""
         yield
         for name, (_, rank, is_first) in self._others.items() if last else ():
             own = local_part(self._parameter(name).grad)  # pyrefly: ignore[bad-argument-type]

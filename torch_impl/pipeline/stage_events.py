@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """One computation.
+    """One computation of a stage.
 
     Attributes:
-        kind: "F" forward, "B" whole backward, "I" the part for the inputs, "W" the part for the weights.
+        kind: "F" for forward, "B" for the whole backward, "I" for its part for the inputs, "W" for its part for the weights.
         stage: The index of the stage.
         microbatch: The number of the micro-batch.
         start: The start, in seconds since the step's start.
@@ -41,11 +41,11 @@ _BEGIN = {
     "backward_one_chunk": "backward",
     "get_bwd_send_ops": "backward",
 }
-"""A method of torch's `PipelineStage` -> the phase of the step to which what is sent in it or after it belongs."""
+"""Method of torch's `PipelineStage` -> the phase of the step to which messages sent in it or after it belong."""
 
 
 class Timeline:
-    """The events of the last step, and the sums of the last `KEPT_STEPS`."""
+    """The events of the last step, and the busy and whole seconds of the last `KEPT_STEPS` steps."""
 
     def __init__(self, recorder: SendRecorder) -> None:
         self._recorder = recorder
@@ -61,13 +61,13 @@ class Timeline:
         for kind, name in (("F", "forward"), ("B", "backward"), ("W", "backward_weight")):
             method = f"{name}_one_chunk"
             setattr(stage, method, self._timed(getattr(stage, method), stage.stage_index, kind))
-        # Torch asks for a message before it sends it, and for no other one in between.
+        # torch asks for a message before it sends it, and asks for no other in between.
         for method, phase in _BEGIN.items():
             setattr(stage, method, self._recorder.entering(phase, getattr(stage, method)))
 
     def _timed(self, compute: Callable[..., object], stage: int, kind: str) -> Callable[..., object]:
         def timed(microbatch: int, *arguments: object, **options: object) -> object:
-            chosen = kind if options.get("full_backward", True) else "I"  # schedules pass it by its name
+            chosen = kind if options.get("full_backward", True) else "I"  # schedules pass it by keyword
             start = time.perf_counter()
             with named_pass(chosen, stage, microbatch):
                 result = compute(microbatch, *arguments, **options)
@@ -79,7 +79,7 @@ class Timeline:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """Makes the context of a pass of all micro-batches."""
+        """Returns the context in which all micro-batches pass through the stages."""
         self.events.clear()
         self._start = time.perf_counter()
         yield
@@ -87,7 +87,7 @@ class Timeline:
         self._steps.append((sum(event.end - event.start for event in self.events), whole))
 
     def measures(self) -> Mapping[str, float]:
-        """Returns the medians over the last steps, without the first of a run, which also prepares the stages."""
+        """Returns the medians over the last steps, without the first step of a run, which also prepares the stages."""
         steps = list(self._steps)[1:] or self._steps
         return {
             "busy_seconds": statistics.median(busy for busy, _ in steps),

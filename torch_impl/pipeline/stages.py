@@ -21,9 +21,10 @@ from samestep.torch_impl.techniques.applied import adapt, restructure
 
 
 class _Handed(torch.autograd.Function):
-    """The identity at a boundary, whose gradient is contiguous: gloo sends nothing else, and a permutation's is not.
+    """The identity at a stage boundary, with a contiguous gradient; gloo sends only contiguous tensors.
 
-    Its result is no view, which torch's schedules could not take out of the graph (2.13).
+    The gradient of a permutation is not contiguous. The result is not a view, because torch's schedules could not detach
+    a view from the graph (2.13).
     """
 
     @staticmethod
@@ -36,9 +37,9 @@ class _Handed(torch.autograd.Function):
 
 
 class _InGraphOf(torch.autograd.Function):
-    """The identity of a tensor that needs no gradient, as a part of the graph of another one.
+    """The identity of a tensor that needs no gradient, as part of the graph of another tensor.
 
-    Each tensor that a stage is handed gets a gradient. So each one that it hands on needs a place for it, a mask as well.
+    Each tensor that a stage receives gets a gradient. So each tensor that a stage hands on, even a mask, must accept one.
     """
 
     @staticmethod
@@ -51,14 +52,14 @@ class _InGraphOf(torch.autograd.Function):
 
 
 class Stage(nn.Module):
-    """Consecutive segments of a model. The other segments' modules are removed; those left keep their paths.
+    """Consecutive segments of a model. The modules of other segments are removed; the remaining ones keep their paths.
 
     Attributes:
-        model: What is left of the model: its `named_weights` are the stage's.
+        model: What is left of the model; its `named_weights` are those of the stage.
     """
 
     def __init__(self, spec: ModelSpec, model: nn.Module, segments: Sequence[Segment], contiguous: bool = True) -> None:
-        """Removes the other segments' modules from the model.
+        """Removes the modules of other segments from the model.
 
         Args:
             spec: The spec of the model.
@@ -76,15 +77,15 @@ class Stage(nn.Module):
         self._contiguous = contiguous
 
     def forward(self, *handed: Inputs | Handed, **several: torch.Tensor) -> Handed:
-        """Computes the next stage's input from this one's.
+        """Returns the inputs of the next stage, computed from those of this stage.
 
         Args:
-            *handed: The inputs, or what the stage before returned; torch's schedules hand several tensors on one by one.
-            **several: Several inputs by keyword, as torch's schedules hand them on.
+            *handed: The inputs, or what the previous stage returned; torch's schedules pass several tensors one by one.
+            **several: The inputs of a model that has several, which torch's schedules pass by keyword.
         """
         functions = segment_functions(self._spec, self.model)
         x: Any = several if not handed else handed[0] if len(handed) == 1 else handed
-        if self._spec.facts.returns == "several":  # the whole model, whose outputs go to its loss alone
+        if self._spec.facts.returns == "several":  # it is the whole model, and only its loss takes the outputs
             return run_segments([functions[name] for name in self._names], x)
         if self._contiguous and not isinstance(x, Mapping):
             x = _each(x, lambda one: _Handed.apply(one) if one.requires_grad else one)
@@ -109,9 +110,9 @@ def build_stage(
     Args:
         run: The run.
         device: The device of this process.
-        context: What its layers read of the present micro-batch.
+        context: What the layers read about the current micro-batch.
         segments: The segments of the stage.
-        contiguous: As in `Stage`.
+        contiguous: See `Stage`.
     """
     spec = run.workload.model
     host = torch.device("cpu")  # the whole model may not fit on the device
@@ -125,14 +126,14 @@ def build_stage(
 def build_stages(
     run: Run, device: torch.device, context: StepContext, stage_ranks: Sequence[int], rank: int
 ) -> dict[int, Stage]:
-    """Builds the stages that a rank holds, by index.
+    """Returns the stages that a rank holds, by index.
 
     Args:
         run: The run.
         device: The device of this process.
-        context: As in `build_stage`.
+        context: See `build_stage`.
         stage_ranks: The rank that holds each stage.
-        rank: This one's.
+        rank: The rank of this process.
     """
     grouped = group_segments(run.workload.model.segments(), len(stage_ranks))
     own = [index for index, holder in enumerate(stage_ranks) if holder == rank]
@@ -142,7 +143,7 @@ def build_stages(
 
 
 def _tie(run: Run, models: Sequence[nn.Module]) -> None:
-    """Makes one parameter of those that are the same one of the model."""
+    """Makes stages on this rank share the parameters that are tied in the model."""
     for name in shared_parameters(run.workload.model):
         holding = [model for model in models if name in weights.named_weights(model)]
         for model in holding[1:]:
@@ -153,7 +154,7 @@ def _tie(run: Run, models: Sequence[nn.Module]) -> None:
 
 
 def output_shapes(run: Run, num_stages: int, rows: int) -> tuple[tuple[torch.Size, ...], ...]:
-    """Finds the shapes of the tensors that each stage hands on, without computing anything.
+    """Returns the shapes of the tensors that each stage hands on, without computing them.
 
     Args:
         run: The run.
@@ -161,7 +162,7 @@ def output_shapes(run: Run, num_stages: int, rows: int) -> tuple[tuple[torch.Siz
         rows: The number of examples.
     """
     model, shapes = run.workload.model, []
-    if not model.facts.is_built_here:  # described as torch lays them out
+    if not model.facts.is_built_here:  # such a model was described with torch's layouts
         grouped = group_segments(model.segments(), num_stages)
         last = [segments[-1] for segments in grouped]
         return tuple(tuple(torch.Size((rows, *one)) for one in each.several or (each.outputs,)) for each in last)

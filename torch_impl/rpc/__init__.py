@@ -1,1 +1,1 @@
-"""Processes that call each other: the group they form, and what they serve to their callers."""
+"""Processes that call each other by RPC: the group that they form, and what they serve to their callers."""

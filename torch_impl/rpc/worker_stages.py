@@ -1,4 +1,4 @@
-"""One stage of a model on each RPC worker, and what the driver calls there."""
+"""One stage of a model on each RPC worker, and the functions that the driver calls there."""
 
 import dataclasses
 import time
@@ -23,8 +23,8 @@ class WorkerStage:
 
     Attributes:
         stage: The module.
-        loss: (logits, targets) -> the mean loss.
-        served: Its parameters.
+        loss: Computes the mean loss, given logits and targets.
+        served: The parameters of the stage.
     """
 
     stage: Stage
@@ -37,16 +37,16 @@ DRIVER = 0
 """The rank of the worker that drives all workers."""
 _PAUSE_SECONDS = 0.0001
 _LOCAL: list[WorkerStage] = []
-"""The stage of the present process: RPC calls functions by name, and they have to find it."""
+"""The stage of this process. RPC calls functions by name, and they have to find it."""
 
 
 def serve(stage: WorkerStage) -> None:
-    """Makes a stage the one that calls find in this process; to be done before anyone can call."""
+    """Makes a stage the one that calls find in this process; call it before any other process can call."""
     _LOCAL[:] = [stage]
 
 
 def call_all(workers: Sequence[str], inputs: Inputs, targets: torch.Tensor) -> torch.Tensor:
-    """Goes forward from worker to worker, and returns the loss that the last one computes.
+    """Runs forward from worker to worker, and returns the loss that the last worker computes.
 
     Args:
         workers: The names of all workers, in the order of their stages.
@@ -62,14 +62,14 @@ def call_all(workers: Sequence[str], inputs: Inputs, targets: torch.Tensor) -> t
 
 
 def forward(x: rpc.RRef) -> Handed:
-    """Applies this worker's stage to activations, fetched from the worker that has them; the next one fetches the result."""
+    """Applies this worker's stage to activations fetched from their owner; the next worker fetches the result."""
     out = _apply(x)
     record_send("forward", out, own_rank() + 1)
     return out
 
 
 def forward_loss(x: rpc.RRef, targets: torch.Tensor) -> torch.Tensor:
-    """Applies this worker's stage, the last, and takes the loss of its logits for the driver.
+    """Applies this worker's stage, which is the last, and returns the loss of its logits to the driver.
 
     Args:
         x: The activations, on the worker that has them.
@@ -86,10 +86,10 @@ def _apply(x: rpc.RRef) -> Handed:
 
 
 def with_gradient_sent(fetched: Fetched, owner: int) -> Fetched:
-    """Records the gradients of fetched tensors, which are sent back to the owner of the tensors.
+    """Records the gradients of fetched tensors when they are sent back to the owner of the tensors.
 
     Args:
-        fetched: The tensors, of which another process may be the owner.
+        fetched: The tensors, which another process may own.
         owner: The rank of that process.
     """
     for each in () if isinstance(fetched, Mapping) else tensors_of(fetched):
@@ -99,22 +99,22 @@ def with_gradient_sent(fetched: Fetched, owner: int) -> Fetched:
 
 
 def record_send(phase: str, handed: Handed, to: int) -> None:
-    """Records what a call takes to another process.
+    """Records what a call sends to another process.
 
     Args:
         phase: The phase of the step.
         handed: The tensors.
-        to: The rank of that process; what stays here is not sent.
+        to: The rank of that process; if it is this process, nothing is recorded.
     """
     if to != own_rank():
         _LOCAL[0].served.recorder.add("send", tensors_of(handed), "pipe", dist_world_size(), str(to), phase)
 
 
 def await_answers() -> None:
-    """Returns when every call of this process has been answered.
+    """Waits until every call of this process has been answered.
 
-    A step's own calls have been by then. torch makes others when their context or a reference to their result ends, and
-    nobody waits for these. (Private names, torch 2.13: `client_active_calls` is what its own `shutdown` waits for.)
+    The calls of a step have been answered by then. torch makes further calls when their context or a reference to their
+    result ends, and nothing waits for these. (Private names, torch 2.13: its own `shutdown` waits for `client_active_calls`.)
     """
     agent = rpc.api._get_current_rpc_agent()
     while agent.get_debug_info()["agent.client_active_calls"] != "0":
@@ -122,7 +122,7 @@ def await_answers() -> None:
 
 
 def predict(x: Inputs | Handed) -> Handed:
-    """Applies this worker's stage, without a gradient."""
+    """Applies this worker's stage without computing gradients."""
     stage = _LOCAL[0].stage
     stage.eval()
     with torch.no_grad():
@@ -132,10 +132,10 @@ def predict(x: Inputs | Handed) -> Handed:
 
 
 def await_restored(workers: Sequence[str]) -> None:
-    """Returns once all workers have their parts of the state that the run continues from.
+    """Waits until all workers have their parts of the state from which the run continues.
 
     Args:
-        workers: Their names.
+        workers: The names of the workers.
     """
     for worker in workers:
         rpc.rpc_sync(worker, _await_own)
@@ -151,13 +151,13 @@ def parameters() -> list[rpc.RRef]:
 
 
 def local_optimizer(params: Sequence[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """Hands `DistributedOptimizer` the optimizer that is there, where it would make one; it is the same as everywhere.
+    """Returns the worker's existing optimizer to `DistributedOptimizer`, which would otherwise create one.
 
-    (Given torch.optim.SGD it would make a TorchScript copy of it instead, with other code and hidden optimizer state.)
+    Given torch.optim.SGD, it would create a TorchScript copy, which has different code and hides its optimizer state.
     """
     return _LOCAL[0].served.optimizer
 
 
 def snapshot(step: int) -> TrainState:
-    """Copies this worker's part of the state."""
+    """Returns a copy of this worker's part of the state."""
     return _LOCAL[0].served.snapshot(step)
