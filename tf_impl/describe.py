@@ -1,4 +1,4 @@
-"""Builds the user's model once and writes down what every process of every strategy has to know about it."""
+"""Builds the user's model once and writes down what every process of every strategy needs to know about it."""
 
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
 
 
 def _refuse_independent(tape: tf.GradientTape, losses: Any, built: UserModel, source: str) -> None:
-    """Refuses a model none of whose variables gets a gradient of what is a loss; others refuse what is none."""
+    """Refuses a model if no trained variable gets a gradient from its loss; other checks refuse what is not a loss."""
     if not (tf.is_tensor(losses) and losses.dtype.is_floating):
         return
     gradients = call_user(tape.gradient, source, "the backward pass", losses, list(built.trained.values()))

@@ -11,9 +11,9 @@ def use_devices(run: Run, count: int, stores: int = 0) -> list[str]:
     """Chooses the devices of this process, GPUs if there are enough, else logical devices of the CPU, and sets the threads.
 
     Args:
-        run: Says how many threads a device has.
-        count: How many devices compute.
-        stores: How many further CPU devices only hold variables.
+        run: The run, which says how many threads a device has.
+        count: The number of devices that compute.
+        stores: The number of further CPU devices that only hold variables.
 
     Returns:
         Their names, with those that compute first.
@@ -31,8 +31,8 @@ def use_cpu(run: Run, count: int) -> list[str]:
     """Chooses logical devices of the CPU even if there are GPUs, and sets the threads.
 
     Args:
-        run: Says how many threads a device has.
-        count: How many devices compute.
+        run: The run, which says how many threads a device has.
+        count: The number of devices that compute.
     """
     _use_threads(run, count)
     tf.config.set_visible_devices([], "GPU")

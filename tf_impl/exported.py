@@ -28,7 +28,7 @@ def write_exported(state: TrainState, folder: Path) -> None:
 
 
 def _tree(arrays: Mapping[str, np.ndarray | np.int64]) -> dict:
-    """Makes objects within objects, as the names say, with a variable at each end."""
+    """Makes nested mappings along the parts of the names, with a variable at each leaf."""
     tree: dict = {}
     for name, array in arrays.items():
         *path, leaf = name.split("/")

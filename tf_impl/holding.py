@@ -38,7 +38,7 @@ class Holding(Protocol):
         """Returns a whole value."""
 
     def sum_divided(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Sums the gradients of divided parameters over the replicas that have the same parts; must be called on each of them.
+        """Sums the gradients of divided parameters over the replicas that have the same parts; must be called on each replica.
 
         Args:
             gradients: The gradients of all parameters, by name.
@@ -48,11 +48,11 @@ class Holding(Protocol):
         """
 
     def sum_squares(self, names: Sequence[str], squares: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Adds up the squares of a whole gradient; to be called on each replica.
+        """Adds up the squares of a whole gradient; must be called on each replica.
 
         Args:
             names: The names of the parameters.
-            squares: Those of what a replica has of the gradient of each.
+            squares: The sum of squares of what a replica has of each parameter's gradient.
         """
 
 

@@ -36,16 +36,16 @@ from samestep.tf_impl.step import part_loss
 
 Gradients = list[tf.Tensor]
 Update = Callable[[Gradients, tf.Tensor], None]
-"""(gradients, coefficients of the step): changes the parameters."""
+"""A function that changes the parameters, given (gradients, coefficients of the step)."""
 _MOST_LETTERS = 200
-"""Of what Keras says of a file."""
+"""The most letters of Keras' error about a file that a message quotes."""
 
 
 def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     """Traces a model.
 
     Args:
-        folder: Holds the weights; the trace goes into it.
+        folder: The folder that holds the weights, to which the trace is written.
         asked: What to trace.
         split: The data.
     """
@@ -92,13 +92,13 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
 
 
 def _gradients(built: UserModel, found: Sequence[Any]) -> dict[str, tf.Tensor]:
-    """Returns the gradients of all parameters by name; those of frozen ones are zero, of which a tape has some as well."""
+    """Returns the gradients of all parameters by name; those of frozen ones are zero, even if the tape has one."""
     both = zip(built.params.items(), found, strict=False)
     return {name: _dense(None if name in built.frozen else each, variable) for (name, variable), each in both}
 
 
 def _losses(model: Model, outputs: Any, y: Any) -> np.ndarray:
-    """Returns what the user's loss returns for each target or example; nothing where it is not theirs."""
+    """Returns the user's loss for each target or example; empty if the loss is ours."""
     function = loss_function(model)
     targets = y["targets"] if isinstance(y, dict) else y
     return np.zeros(0) if function is None else np.asarray(function(outputs, targets), np.float64)
@@ -108,12 +108,12 @@ def save(folder: Path, asked: TraceRequest, split: Split) -> None:
     """Writes the weights as Keras does.
 
     Args:
-        folder: Holds the weights; the file goes into it.
-        asked: Names the model.
+        folder: The folder that holds the weights, to which the file is written.
+        asked: The request, which names the model.
         split: The data.
 
     Raises:
-        ConfigError: It is not a model of Keras.
+        ConfigError: The model is not a Keras model.
     """
     built = _in_own_dtypes(asked, split)
     _start(built, folder)
@@ -124,12 +124,12 @@ def load(folder: Path, asked: TraceRequest, split: Split) -> None:
     """Reads weights that Keras wrote.
 
     Args:
-        folder: The weights go there.
-        asked: Names the model and the file.
+        folder: The folder to which the weights are written.
+        asked: The request, which names the model and the file.
         split: The data.
 
     Raises:
-        ConfigError: It is not a model of Keras, or the file does not hold its weights.
+        ConfigError: The model is not a Keras model, or the file does not hold its weights.
     """
     built = _in_own_dtypes(asked, split)
     try:

@@ -1,4 +1,4 @@
-"""Predicting held-out examples: each replica its share."""
+"""Predicts held-out examples, each replica its share."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,13 +10,13 @@ from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import as_inputs
 
 Join = Callable[[Sequence[tf.Tensor]], np.ndarray]
-"""Joins what this process's replicas predict, and in rank order what those of other processes do."""
+"""Joins the predictions of this process's replicas and, in rank order, those of other processes."""
 Predict = Callable[[np.ndarray], np.ndarray]
 """The inputs of a global batch -> its logits."""
 
 
 def join_replicas(own: Sequence[tf.Tensor]) -> np.ndarray:
-    """Joins what the replicas of the only process predict."""
+    """Joins the predictions of the replicas of the only process."""
     return np.concatenate([each.numpy() for each in own])
 
 
@@ -26,9 +26,9 @@ def build_prediction(
     """Makes the function that predicts.
 
     Args:
-        strategy: Its replicas share the examples.
+        strategy: The strategy whose replicas share the examples.
         model: The model.
-        has_buffers: Whether replicas have buffers of their own, which may differ; then the first predicts everything.
+        has_buffers: Whether replicas have their own buffers, which may differ; the first replica then predicts everything.
         join: Joins the shares.
     """
     predict = predictor(model)
@@ -40,7 +40,7 @@ def build_prediction(
     )
 
     def predict_shares(inputs: np.ndarray) -> np.ndarray:
-        # Replicas that train on parts of the same examples need not divide them; the first ones come once more behind the last.
+        # The number of examples need not be a multiple of the replicas; the first examples are then appended once more.
         count, replicas = len(inputs), strategy.num_replicas_in_sync
         full = inputs if count % replicas == 0 else inputs[np.arange(count + -count % replicas) % count]
         shares = strategy.experimental_distribute_values_from_function(

@@ -21,7 +21,7 @@ from samestep.tf_impl.observing.exchanges import short_name
 from samestep.tf_impl.upstream import Event, function_names, nodes, profiled_events
 
 _MOST_BYTES = 2**31
-"""Of what the profiler recorded of some steps."""
+"""The most bytes of a profile of some steps."""
 _MOVES = {"_Send", "_Recv", "_HostSend", "_HostRecv"}
 """Operations that TensorFlow puts in where it cuts a graph by device."""
 
@@ -43,8 +43,8 @@ def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) 
 def step_parts(take: Callable[[], AccountedSteps]) -> StepParts:
     """Takes steps and finds their parts; see `SplitSteps`.
 
-    The threads that run operators are named for it (TensorFlow 2.21). Its profiler would also tell the update, but has ended
-    a process (munmap_chunk): too much to ask of every run.
+    The names of the threads that run operators begin with tf_ (TensorFlow 2.21). Its profiler would also show the
+    update, but it has crashed a process (munmap_chunk), so it is not used in every run.
     """
     return take().parts_by_threads("tf_")
 
@@ -55,7 +55,7 @@ def _device_of_operation() -> dict[str, str]:
 
 
 def _activities(events: Iterable[Event], devices: Mapping[str, str], places: Mapping[str, int]) -> Iterator[Activity]:
-    """Operations as what a device computed, collectives as what it sent, in the order of the graph."""
+    """Yields operations as computation and collectives as communication, the latter in the order of the graph."""
     collectives = []
     for event in events:
         name, colon, kind = event.name.rpartition(":")
@@ -71,7 +71,7 @@ def _activities(events: Iterable[Event], devices: Mapping[str, str], places: Map
 
 
 def _phase(operation: str) -> str:
-    """By the name scopes that `step.accumulate` opens."""
+    """Returns the phase of an operation, from the name scopes that `step.accumulate` opens."""
     scopes = {scope.partition("_")[0] if scope != "gradient_tape" else scope for scope in operation.split("/")}
     if scopes & {"gradient_tape", BACKWARD}:
         return "backward"

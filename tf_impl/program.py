@@ -1,4 +1,4 @@
-"""The training step of all strategies of TensorFlow, on the replicas of a process. Each passes the parts where it differs."""
+"""The training step of all TensorFlow strategies, on the replicas of a process. Each strategy passes the parts that differ."""
 
 import dataclasses
 import functools
@@ -33,13 +33,13 @@ class Parts:
     """The parts of a program in which strategies differ.
 
     Attributes:
-        strategy: The model and its optimizer state are made in its scope, the step runs under it, and it sums the
+        strategy: Model and optimizer state are made in its scope, the step runs under it, and it sums the
             gradients.
         hardware: What the program runs on.
         sum_losses: Sums losses [steps] over processes, as a tree; this process's own replicas are summed already.
-        join: Joins what this process's replicas predict, and in rank order what those of other processes do.
+        join: Joins the predictions of this process's replicas and, in rank order, those of other processes.
         compiled: Whether XLA compiles the forward and backward pass of each replica; exchange and update stay outside.
-        holding: What replicas hold of the parameters.
+        holding: How replicas hold the parameters.
     """
 
     strategy: tf.distribute.Strategy
@@ -73,7 +73,7 @@ class TrainingProgram:
         self._meeting = meeting(self._own_exchange)
         self._first_own = first_steady_step(run.techniques)
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
-        # A function for each way, since one that takes a bool is called more slowly; what is not called is not traced.
+        # There is a function for each way, since one that takes a bool is called more slowly; what is not called is not traced.
         self._train = {
             is_plain: tf.function(functools.partial(self._replicated_step, is_plain), autograph=False)
             for is_plain in (True, False)
@@ -82,7 +82,7 @@ class TrainingProgram:
         self._replica_gradients = compiled if self._compiled else self.gradients
 
     def step(self, batch: Batch) -> None:
-        """Calls the traced step once; each replica takes its contiguous shard. Replicas that step alone meet after some."""
+        """Calls the traced step once; each replica takes its contiguous shard. Replicas that step alone meet after some steps."""
         self._losses.append(self._step_function()(*self._arguments(batch)))
         self._step += 1
         if self._meeting:
@@ -133,10 +133,10 @@ class TrainingProgram:
         """Sums the gradients, clips by the global norm, and updates each parameter where its variable is.
 
         Args:
-            strategy: In its cross-replica context.
+            strategy: The strategy, in its cross-replica context.
             coefficients: The coefficients of the step, as `optimizers.coefficients` computes them.
             is_plain: Whether the strategy sums the gradients; otherwise a technique's exchange has done so already.
-            *gradients: The gradients of each replica, in the order of the parameters; None leaves one as it is.
+            *gradients: The gradients of each replica, in the order of the parameters; None leaves a parameter unchanged.
         """
         read = {name: each for name, each in zip(self.trained, gradients, strict=True) if each is not None}
         if is_plain:
@@ -149,10 +149,10 @@ class TrainingProgram:
             strategy.extended.update(self.trained[name], self.update, args=(gradient, slots, coefficients), group=False)
 
     def exchange(self, strategy: tf.distribute.Strategy, gradients: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
-        """Sums gradients over all replicas: packed, or with overlap each as soon as it is there.
+        """Sums gradients over all replicas: packed, or with overlap each as soon as it is computed.
 
         Args:
-            strategy: In its cross-replica context.
+            strategy: The strategy, in its cross-replica context.
             gradients: The gradients of each replica, by parameter.
         """
         pairs = [(gradient, self.trained[name]) for name, gradient in gradients.items()]
@@ -183,7 +183,7 @@ class TrainingProgram:
         return averaged(dataclasses.replace(state, local=kept, skipped=self._skipped))
 
     def shards(self) -> None:
-        """Returns None: all have it whole."""
+        """Returns None: every replica holds the whole state."""
 
     def restore(self, state: TrainState) -> None:
         """Assigns everything on every replica."""
@@ -193,7 +193,7 @@ class TrainingProgram:
             self._own_exchange.restore(state.local)
 
     def observe(self, batch: Batch) -> None:
-        """Takes one more step; what it sends is in its graph."""
+        """Takes one more step, whose sends are read from its graph."""
         self._observed = batch
         with follow_allocators(self.parts.strategy.extended.worker_devices) as self._allocated:
             self.step(batch)

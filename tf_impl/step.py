@@ -1,7 +1,7 @@
 """The step core that every program of TensorFlow shares: the mean loss, and accumulation over micro-batches.
 
-It works on whatever a strategy's parameters are: mirrored variables, DTensors, parts on servers, or plain tensors in a
-step that is only lowered.
+It works for every kind of parameter: mirrored variables, DTensors, parts on servers, or plain tensors in a step that is
+only lowered.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ def part_loss(model: ModelSpec, examples: int, num_means: int = 1) -> Loss:
 
     Args:
         model: What is trained.
-        examples: Those of the global batch.
+        examples: The number of examples of the global batch.
         num_means: As in `mean_loss`.
     """
     if ignores_targets(model):
@@ -55,7 +55,7 @@ def part_loss(model: ModelSpec, examples: int, num_means: int = 1) -> Loss:
 
 
 def with_added(run: Run, loss: Loss, model: Logits, num_means: int = 1) -> Loss:
-    """Adds what a user's Keras model adds to its loss: of any part of a batch the part's share of the examples.
+    """Adds the added losses of a user's Keras model: for a part of a batch, in proportion to its share of the examples.
 
     What does not depend on the examples, such as a regularizer of weights, counts once in the sum over all parts; what is a mean
     over examples becomes the mean over the global batch. This is what Keras does with replicas.
@@ -63,7 +63,7 @@ def with_added(run: Run, loss: Loss, model: Logits, num_means: int = 1) -> Loss:
     Args:
         run: What is trained.
         loss: As `mean_loss` makes it.
-        model: What was called on the part, in this thread, before its loss is asked for.
+        model: The model, which has been called on the part, in this thread, before the loss is computed.
         num_means: As in `mean_loss`.
     """
     if not isinstance(model, UserModel):
@@ -84,7 +84,7 @@ def micro_batches(x: Inputs, y: tf.Tensor, count: int) -> Iterator[tuple[Inputs,
     Args:
         x: Inputs, each [shard, ...].
         y: Targets [shard, ...].
-        count: How many micro-batches; divides the shard.
+        count: The number of micro-batches, which divides the shard.
     """
     parts = [tf.split(array, count) for array in tf.nest.flatten((x, y))]
     return (tf.nest.pack_sequence_as((x, y), part) for part in zip(*parts, strict=True))
@@ -97,12 +97,12 @@ def accumulate(
     parts: Iterable[tuple[Inputs, tf.Tensor]],
     keep_rows: bool = False,
 ) -> Part:
-    """Takes every micro-batch forward and backward; losses and gradients add up, as a tree.
+    """Runs the forward and backward pass of every micro-batch, and sums losses and gradients as a tree.
 
     Args:
         logits: The model's forward pass.
         loss: The loss of one micro-batch, as `mean_loss` makes it.
-        params: What is differentiated by.
+        params: The variables or tensors with respect to which gradients are computed.
         parts: Inputs and targets of each micro-batch.
         keep_rows: Whether the gradient of a table stays the rows that were looked up; otherwise it is made dense.
 
@@ -113,7 +113,7 @@ def accumulate(
     taken = Tree(_add_parts)
     for x, y in parts:
         with tf.GradientTape() as tape, tf.name_scope(FORWARD):
-            tape.watch([param for param in params if not getattr(param, "trainable", False)])  # others it sees anyway
+            tape.watch([param for param in params if not getattr(param, "trainable", False)])  # others already are
             part_loss = loss(logits(x), y)
         with tf.name_scope(BACKWARD):
             gradients = tape.gradient(part_loss, params)
@@ -129,7 +129,7 @@ def _add_parts(one: Part, other: Part) -> Part:
 
 
 def _add(one: Gradient | None, other: Gradient | None) -> Gradient | None:
-    """Adds two gradients; rows are joined, since what makes them dense adds up those of equal id."""
+    """Adds two gradients; rows are joined, since making them dense adds up rows with the same id."""
     if one is None or other is None:  # nothing reads the parameter, in any micro-batch: it is one graph
         return None
     if isinstance(one, tf.IndexedSlices):

@@ -19,14 +19,14 @@ from samestep.tf_impl.upstream import watching_operations
 _CONTAINERS = ("Sequential", "Functional", "Model")
 """Keras' own classes that do nothing but call layers."""
 _UNSEEN = ("Identity", "StopGradient", "Cast", "ReadVariableOp")
-"""Operations whose results are what they were given."""
+"""Operations that return their input."""
 WHOLE = (
     keras.layers.MultiHeadAttention,
     keras.layers.GroupQueryAttention,
     keras.layers.RNN,
     keras.layers.Bidirectional,
 )
-"""Layers that are recorded as one, whatever layers they are made of."""
+"""Layers that are recorded as one call, although they are made of other layers."""
 SETTINGS = (
     *("epsilon", "momentum", "axis", "kernel_size", "pool_size", "strides", "padding", "dilation_rate", "groups"),
     *("data_format", "num_heads", "key_dim", "negative_slope", "alpha", "max_value", "units", "mask_zero", "use_bias"),
@@ -41,7 +41,7 @@ class LayerRecorder:
     """Records the calls of a model."""
 
     def __init__(self, model: Any) -> None:
-        """Records nothing yet.
+        """Starts without any calls.
 
         Args:
             model: A Keras model or a tf.Module.
@@ -86,9 +86,9 @@ class LayerRecorder:
         """Records an operation between layers, or in one that is not Keras' own.
 
         Args:
-            kind: Its type.
-            operands: What it was given.
-            results: What it returned.
+            kind: The type of the operation.
+            operands: Its operands.
+            results: Its results.
         """
         layer, _, is_opened = self._stack[-1] if self._stack else (None, True, False)
         for each in results if is_opened and kind not in _UNSEEN else ():
@@ -97,12 +97,12 @@ class LayerRecorder:
                 self.calls.append(Call(name, kind, {IS_FUNCTION: True}, [], each))
 
     def drew(self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> None:
-        """Records a function that is held still, at its place among the calls: it passes on what it is given.
+        """Records a function that is held still, at its place among the calls; it passes its input on.
 
         Args:
             function: The function.
-            args: Its arguments.
-            named: Those that are given by name.
+            args: Its positional arguments.
+            named: Its keyword arguments.
         """
         layer, _, is_opened = self._stack[-1] if self._stack else (None, True, False)
         stilled = dropped_by(function, args, named)
@@ -114,12 +114,12 @@ class LayerRecorder:
             self.calls.append(Call(name, stilled.feature, {IS_FUNCTION: False}, [], given))
 
     def stilled_by(self, layers: Mapping[int, Stilled]) -> dict[str, Stilled]:
-        """Returns what was held still, by path: of layers, by the id of each, and what functions drew."""
+        """Returns what was held still, by path: the given layers, by the id of each, and functions that would draw."""
         return {self.path(each): layers[id(each)] for each in self.started if id(each) in layers} | self.stilled
 
     @contextlib.contextmanager
     def _opened(self, layer: Any, found: list[Call]) -> Iterator[None]:
-        """Records the activation that a layer applies at its end as a call of its own."""
+        """Records the activation that a layer applies at its end as a separate call."""
         plain = vars(layer).get("activation")  # a property, as of recurrent layers, cannot be set
         is_opened = isinstance(layer, keras.layers.Layer) and callable(plain)
         if not is_opened or plain is keras.activations.linear or isinstance(layer, keras.layers.Activation):
@@ -173,7 +173,7 @@ def path_of(layer: Any, model: Any) -> str:
 
 
 def settings(layer: Any) -> dict[str, object]:
-    """Returns the attributes of a layer that decide what it computes, as JSON can hold them."""
+    """Returns the attributes of a layer that decide what it computes, in a form that JSON can hold."""
     found: dict[str, object] = {"is_activation": True} if isinstance(layer, keras.layers.Activation) else {}
     for name in SETTINGS:
         value = getattr(layer, name, None)

@@ -1,4 +1,4 @@
-"""What TensorFlow has and does not export, each in one function; tests/tf_impl/test_tf_upstream.py sees it change."""
+"""What TensorFlow has but does not export, each in one function; tests/tf_impl/test_tf_upstream.py fails if it changes."""
 
 import contextlib
 import threading
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 Watcher = Callable[[str, Sequence[tf.Tensor], Sequence[tf.Tensor]], object]
-"""(type of an operation, operands, results) -> nothing that counts."""
+"""(type of an operation, operands, results) -> anything, which is ignored."""
 
 
 class Event(NamedTuple):
-    """What the profiler saw on some thread.
+    """An event that the profiler saw on some thread.
 
     Attributes:
         name: The name of an operation, "NAME:TYPE", or of something else.
@@ -37,14 +37,14 @@ def ring(devices: Sequence[str]) -> tf.distribute.CrossDeviceOps:
 
 
 def function_names() -> set[str]:
-    """Returns the functions of this process, those included that DTensor really runs (tensorflow 2.21)."""
+    """Returns the names of this process's functions, including those that DTensor actually runs (tensorflow 2.21)."""
     from tensorflow.python.eager import context
 
     return set(context.context().list_function_names())
 
 
 def nodes(function: str) -> Sequence[tf.compat.v1.NodeDef]:
-    """Returns the operations of one of them (tensorflow 2.21)."""
+    """Returns the operations of a function, given its name (tensorflow 2.21)."""
     from tensorflow.python.eager import context
 
     return context.context().get_function_def(function).node_def
@@ -64,7 +64,7 @@ def argument_names(kind: str) -> frozenset[str]:
 
 
 def profiled_events(content: bytes) -> Iterator[Event]:
-    """Yields what a profile saw on the host (tensorflow 2.21: the classes of the file's format are in the wheel).
+    """Yields the events of a profile on the host (tensorflow 2.21: the classes of the file's format are in the wheel).
 
     Args:
         content: The content of an `.xplane.pb`.
@@ -113,7 +113,7 @@ def watching_operations(watcher: Watcher) -> Iterator[None]:
 
 
 class _OfEachThread(threading.local):
-    """A list of which each thread has one: what a layer of Keras keeps the losses in that it adds (Keras 3.15)."""
+    """A list that is separate in each thread, for the losses that a Keras layer adds (Keras 3.15)."""
 
     def __init__(self) -> None:
         self._own: list[tf.Tensor] = []
@@ -129,10 +129,10 @@ class _OfEachThread(threading.local):
 
 
 def separate_losses(layers: Iterable[Any]) -> None:
-    """Keeps the losses apart that layers of Keras add in different threads, one a replica (Keras 3.15).
+    """Separates the losses that Keras layers add in different threads, one for each replica (Keras 3.15).
 
-    Replicas take turns inside of a forward pass where they wait for each other, as a synchronized normalization does. Each
-    one's first layer empties the lists of all.
+    Replicas take turns within a forward pass where they wait for each other, as in a synchronized normalization. With
+    one list for all, each replica's first layer would empty the lists of the others.
 
     Args:
         layers: The layers of one model, each once.

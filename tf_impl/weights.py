@@ -1,4 +1,4 @@
-"""Neutral names <-> TensorFlow's variables. The layouts are the same."""
+"""Translates between neutral names and TensorFlow's variables. The layouts are the same."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ from samestep.tf_impl.techniques.applied import narrow_type, product_of, restruc
 Value = TypeVar("Value")
 """What a program holds for one parameter: a variable, or the parts of one."""
 ByName = Mapping[str, Value]
-"""By neutral name."""
+"""Values by neutral name."""
 Make = Callable[[np.ndarray, str], tf.Variable]
 """(initial value, neutral name) -> a variable."""
 
@@ -39,7 +39,7 @@ def make_variable(value: np.ndarray, name: str) -> tf.Variable:
 
 
 def make_buffer(value: np.ndarray, name: str) -> tf.Variable:
-    """Makes a variable of which each replica has its own, and outside of replicas the first one's counts.
+    """Makes a variable of which each replica has its own copy; outside of replicas, the first replica's copy counts.
 
     Args:
         value: The initial value.
@@ -55,10 +55,10 @@ def make_buffer(value: np.ndarray, name: str) -> tf.Variable:
 
 
 def make_like(variable: tf.Variable, value: tf.Tensor) -> tf.Variable:
-    """Makes a variable that nothing trains, where another one is: of which each replica has its own, if that is so of the other.
+    """Makes an untrained variable where another one is; each replica has its own copy if that is so for the other one.
 
     Args:
-        variable: The other one.
+        variable: The other variable.
         value: The initial value.
     """
     on_read = tf.VariableSynchronization.ON_READ
@@ -113,11 +113,11 @@ def buffers_of(model: Logits) -> dict[str, tf.Variable]:
 
 
 def empty_slots(run: Run, variables: Mapping[str, tf.Variable]) -> dict[str, dict[str, tf.Variable]]:
-    """Makes the optimizer's state of variables, by slot and name; call it in the same scope.
+    """Makes the optimizer's state of variables, by slot and name; must be called in the scope of the variables.
 
     Args:
         run: What is trained.
-        variables: Those of the parameters that are trained, by name.
+        variables: The variables of the trained parameters, by name.
     """
     params, optimizer = run.workload.model.params(), run.optimizer
     held = {name: dataclasses.replace(params[name], shape=tuple(each.shape)) for name, each in variables.items()}
@@ -146,7 +146,7 @@ def snapshot(
         params: What the program holds for each parameter.
         slots: What it holds of each kind of optimizer state.
         read: Reads the full array of one parameter.
-        buffers: The model's, as in `buffers_of`.
+        buffers: The model's buffers, as `buffers_of` returns them.
     """
     full, *full_slots = ({name: read(held) for name, held in kind.items()} for kind in (params, *slots.values()))
     kept = {name: buffer.numpy() for name, buffer in buffers.items()}
@@ -169,7 +169,7 @@ def restore(
         params: What the program holds for each parameter.
         slots: What it holds of each kind of optimizer state.
         write: Writes the full array of one parameter.
-        buffers: The model's, as in `buffers_of`.
+        buffers: The model's buffers, as `buffers_of` returns them.
     """
     for held, values in ((params, state.params), *((slots[slot], state.slots[slot]) for slot in slots)):
         for name in held:
@@ -179,11 +179,11 @@ def restore(
 
 
 def trained(run: Run, held: ByName[Value]) -> dict[str, Value]:
-    """Leaves out what a program holds for parameters that are frozen.
+    """Returns what a program holds for the parameters that are not frozen.
 
     Args:
         run: What is trained.
-        held: What holds each parameter.
+        held: What the program holds for each parameter.
     """
     params = run.workload.model.params()
     return {name: each for name, each in held.items() if not params[name].frozen}

@@ -1,4 +1,4 @@
-"""The axis `context`: every replica has the whole model, and of each example some of the positions.
+"""The axis `context`: every replica has the whole model, and a part of the positions of each example.
 
 All layers but attention treat positions one by one. Attention exchanges positions for heads (DeepSpeed-Ulysses): each replica
 sends its positions of all heads, gets all positions of its own heads, computes attention as one device does, and sends the
@@ -36,7 +36,7 @@ class Positions:
 
         Args:
             run: What is trained.
-            strategy: Outside of its scope.
+            strategy: The strategy, outside of its scope.
         """
         self._mesh, self._count = run.mesh, run.mesh.axis("context")
         (self.whole,) = run.workload.model.inputs().shape
@@ -70,11 +70,11 @@ class HeadExchange:
     """Attention on all positions of some heads, when the inputs are divided by positions."""
 
     def __init__(self, collectives: Callable[[], Collectives], count: int, attend: Attend) -> None:
-        """Keeps how to exchange.
+        """Keeps what the exchange needs.
 
         Args:
-            collectives: Returns those of the present replica.
-            count: How many replicas have the parts.
+            collectives: Returns the collectives of the current replica.
+            count: The number of replicas that have the parts.
             attend: Attention on all positions.
         """
         self._collectives, self._count, self._attend = collectives, count, attend
@@ -116,7 +116,7 @@ def place_positions(model: Transformer, positions: Positions) -> None:
 def attend_parts(
     attend: Attend, attend_whole: Attend, whole: int, q_BHtK: tf.Tensor, k_BHtK: tf.Tensor, v_BHtK: tf.Tensor
 ) -> tf.Tensor:
-    """Mixes values: [B, H, t, K] each -> [B, H, t, K]; whole examples, as in evaluation, lie in no parts.
+    """Mixes values: [B, H, t, K] each -> [B, H, t, K]; whole examples, as in evaluation, are not divided.
 
     Args:
         attend: Computes attention when positions are divided.
@@ -132,12 +132,12 @@ def attend_parts(
 def exchange_positions(
     run: Run[ContextOptions], model: Callable[..., tf.Tensor], strategy: tf.distribute.Strategy
 ) -> None:
-    """Makes a model take some of the positions on each replica, and every attention exchange what the run asks for, in place.
+    """Changes a model in place: each replica takes a part of the positions, and attention exchanges what the run asks for.
 
     Args:
         run: What is trained; without several replicas along `context` nothing changes.
         model: The model.
-        strategy: Outside of its scope.
+        strategy: The strategy, outside of its scope.
     """
     count = run.mesh.axis("context")
     if count == 1:

@@ -1,4 +1,4 @@
-"""The axis `expert`: every replica has some of the experts of each block, and takes other examples.
+"""The axis `expert`: every replica has a part of the experts of each block, and its own examples.
 
 Each token is sent to the replicas that have its experts, and the outputs are sent back, by all-to-alls that drop no token.
 TensorFlow's all-to-all takes equal parts of a static size (2.21), so a part has room for all tokens of a replica, padded with
@@ -38,7 +38,7 @@ class ExpertParts:
 
         Args:
             run: What is trained.
-            strategy: Outside of its scope.
+            strategy: The strategy, outside of its scope.
         """
         self._mesh, self._count = run.mesh, run.mesh.axis("expert")
         params = run.workload.model.params()
@@ -95,7 +95,7 @@ class ExpertParts:
 
         Args:
             names: The names of the parameters.
-            squares: Those of what a replica has of the gradient of each.
+            squares: The sum of squares of what a replica has of each parameter's gradient.
         """
         of_experts, shared = (
             tf.add_n([each for name, each in zip(names, squares, strict=True) if (name in self.divided) == is_divided])
@@ -104,7 +104,7 @@ class ExpertParts:
         return shared + self._collectives("expert").total(of_experts[None])[0]
 
     def around(self, compute: Compute) -> Compute:
-        """Wraps the computation of one replica's experts with the exchange of tokens, which makes it that of all experts."""
+        """Wraps the computation of one replica's experts with the exchange of tokens, so it becomes that of all experts."""
 
         def exchanging(x_SD: tf.Tensor, counts_E: tf.Tensor) -> tf.Tensor:
             count, (slots, width), collectives = self._count, x_SD.shape, self._collectives("expert")
@@ -117,7 +117,7 @@ class ExpertParts:
             counted_Ne = collectives.to_owners(tf.cast(counts_Ne, tf.int64))
             received_Ne = tf.cast(counted_Ne, tf.int32)
             ends_Ne = tf.cumsum(received_Ne, axis=1)
-            experts_NS = tf.searchsorted(ends_Ne, tf.tile(numbers_S[None], (count, 1)), side="right")  # e of no token
+            experts_NS = tf.searchsorted(ends_Ne, tf.tile(numbers_S[None], (count, 1)), side="right")  # e where unused
             order_R = tf.argsort(tf.reshape(experts_NS, [-1]), stable=True)
             out_RD = compute(tf.gather(collectives.all_to_all(sent_RD), order_R), tf.reduce_sum(received_Ne, 0))
             return tf.gather(collectives.all_to_all(tf.gather(out_RD, tf.math.invert_permutation(order_R))), places_S)
@@ -125,7 +125,7 @@ class ExpertParts:
         return exchanging
 
     def _collectives(self, axis: str) -> Collectives:
-        """Returns those of the present replica along an axis, whose groups have numbers of their own."""
+        """Returns the collectives of the current replica along an axis; the groups of the two axes have different numbers."""
         replica, own = replica_id(), self._mesh.part(replica_id(), "stacked")
         if (axis, replica) not in self._own:
             group = self._mesh.part(replica, "examples") // self._count if axis == "expert" else self._mesh.data + own

@@ -30,7 +30,7 @@ class Gather:
     """Gathers all keys and values, and scatters the sums of their gradients."""
 
     def __init__(self, collectives: Collectives, count: int) -> None:
-        """Keeps those of the replicas that have parts of the same examples, and how many there are."""
+        """Keeps the collectives of the replicas that have parts of the same examples, and the number of these replicas."""
         self._collectives, self._count = collectives, count
 
     def whole(self, own_2BHtK: tf.Tensor) -> tf.Tensor:
@@ -70,7 +70,7 @@ def attend_to_all(
 
     Args:
         exchange: Returns the exchange of keys and values for the current replica.
-        part: Returns which part of the positions it has.
+        part: Returns which part of the positions the current replica has.
         attend: Attention on one device.
         q_BHtK: Queries.
         k_BHtK: Keys.
@@ -81,7 +81,7 @@ def attend_to_all(
     @tf.custom_gradient
     def attention(q: tf.Tensor, own: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
         def gradients(of_mixed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            with tf.control_dependencies([of_mixed]):  # else it would be computed once more ahead of the backward pass
+            with tf.control_dependencies([of_mixed]):  # else it is computed once more before the backward pass
                 queries, whole = tf.identity(q), gather.whole(tf.identity(own))
             with tf.GradientTape() as tape:
                 tape.watch((queries, whole))

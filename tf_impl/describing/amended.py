@@ -25,7 +25,7 @@ def amend_loss(loss: Loss, built: UserModel, amendments: Amendments) -> Loss:
 
 
 def added_losses(built: UserModel, amendments: Amendments) -> dict[str, float]:
-    """Returns name -> what the model added to the loss when it was called last.
+    """Returns the added losses of the model's last call, by name.
 
     Args:
         built: The model.

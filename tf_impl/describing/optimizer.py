@@ -50,7 +50,7 @@ def describe_optimizer(model: Model, params: Mapping[str, np.ndarray], source: s
 
 
 def _odd(variables: Sequence[tuple[str, Any]], value: np.ndarray, slots: Sequence[str] | None) -> str:
-    """Says why no row can hold what is kept of a parameter; "" if they can."""
+    """Says why rows cannot hold what an optimizer keeps of a parameter; "" if they can."""
     for slot, variable in variables:
         if tuple(variable.shape) != value.shape:
             return f"which keeps `{slot}`, not shaped like its parameter: no row could gather it"
@@ -61,7 +61,7 @@ def _odd(variables: Sequence[tuple[str, Any]], value: np.ndarray, slots: Sequenc
 
 
 def _moved_otherwise(source: str, slots: Sequence[str], rate: float, params: Mapping[str, np.ndarray]) -> str:
-    """Takes steps of all parameters as Keras does, and of each by itself as rows do; says which one moves otherwise."""
+    """Updates all parameters together as Keras does, and each alone as rows do; says which one moves differently, or ""."""
     import keras  # here: our own models do without it
 
     draw = np.random.default_rng(0)

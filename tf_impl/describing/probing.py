@@ -33,10 +33,10 @@ class Probe:
     """A user's TensorFlow model on a few examples. Every experiment starts from its initial variables."""
 
     def __init__(self, built: UserModel, model: Model, split: Split, source: str) -> None:
-        """Takes nothing yet.
+        """Keeps the model's initial variables.
 
         Args:
-            built: The model in float64, which stays as it is.
+            built: The model in float64, which is left unchanged.
             model: Its declaration.
             split: The data.
             source: Where it is declared, for messages.
@@ -120,7 +120,7 @@ class Probe:
 
 @contextlib.contextmanager
 def _wrapped(wrap: Callable[..., Any]) -> Iterator[None]:
-    """Has a function called in place of every layer, with the layer and what calls it."""
+    """Makes a context in which a function is called in place of every layer, with the layer and its original call."""
     plain = keras.layers.Layer.__call__
 
     def call(layer: Any, *args: Any, **named: Any) -> Any:
@@ -132,7 +132,7 @@ def _wrapped(wrap: Callable[..., Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watching(model: Any) -> Iterator[dict[str, None]]:
-    """Finds the layers in which random numbers are drawn by a function of TensorFlow's."""
+    """Yields a mapping that collects the layers in which a function of TensorFlow draws random numbers."""
     found: dict[str, None] = {}
     inside: list[Any] = []
 
@@ -167,6 +167,6 @@ def _calls(model: Any) -> Iterator[dict[str, tuple[Any, Any, Any, tf.Tensor]]]:
 
 
 def _of_rows(layer: Any, args: Any, named: Any, rows: Rows) -> np.ndarray:
-    """Calls a layer with some rows of what it was given."""
+    """Calls a layer with some rows of its inputs."""
     cut = lambda each: each[slice(*rows)] if tf.is_tensor(each) else each  # noqa: E731
     return tf.nest.flatten(layer(*tf.nest.map_structure(cut, args), **tf.nest.map_structure(cut, named)))[0].numpy()

@@ -58,7 +58,7 @@ def find_reach(built: UserModel, model: Model, inputs: Inputs, targets: tf.Tenso
         source: Where it is declared, for messages.
 
     Raises:
-        ConfigError: One of them cannot be traced.
+        ConfigError: The forward or the backward pass cannot be traced.
     """
     unreached: frozenset[str] = frozenset()
 
@@ -69,7 +69,7 @@ def find_reach(built: UserModel, model: Model, inputs: Inputs, targets: tf.Tenso
             losses = losses_of(model, returned, targets, source)
             added = call_user(built.added.total, source, "what it adds to its loss", tf.float64)
         if not (tf.is_tensor(losses) and losses.dtype.is_floating):
-            return []  # others refuse what is no loss
+            return []  # other checks refuse what is not a loss
         sources = [losses] if added is None else [losses, added]
         gradients = call_user(tape.gradient, source, "the backward pass", sources, built.trained)
         unreached = frozenset(name for name, each in gradients.items() if each is None)

@@ -51,18 +51,18 @@ class Roundings:
     """
 
     def __init__(self) -> None:
-        """Counts nothing yet."""
-        self._behind: dict[int, tuple[tf.Tensor, int]] = {}  # kept, or another tensor might get its number
+        """Starts without any counts."""
+        self._behind: dict[int, tuple[tf.Tensor, int]] = {}  # kept alive, or another tensor might get the id
 
     def behind(self, tensor: tf.Tensor) -> int:
-        """Returns how often the numbers of a tensor were rounded at most."""
+        """Returns the most times that any number of a tensor was rounded."""
         return self._behind.get(id(tensor), (tensor, 0))[1]
 
     def saw(self, operation: str, operands: Sequence[tf.Tensor], results: Sequence[tf.Tensor]) -> None:
         """Counts an operation.
 
         Args:
-            operation: Its type.
+            operation: The type of the operation.
             operands: Its operands.
             results: Its results.
         """
@@ -74,7 +74,7 @@ class Roundings:
 
 @contextlib.contextmanager
 def counting() -> Iterator[Roundings]:
-    """Makes a context that counts what is computed in it, function by function and operation by operation."""
+    """Makes a context that counts the roundings of everything computed in it, inside functions as well."""
     seen, eagerly = Roundings(), tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(True)
     try:

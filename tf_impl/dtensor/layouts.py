@@ -1,4 +1,4 @@
-"""Neutral arrays <-> DTensors on a mesh of data x tensor."""
+"""Converts between neutral arrays and DTensors on a mesh data x tensor."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -101,7 +101,7 @@ class Layouts:
 
     @property
     def is_first(self) -> bool:
-        """Whether the mesh begins with a device of this process."""
+        """Whether the first device of the mesh belongs to this process."""
         return any(not any(each.values()) for each in self.coordinates)
 
     def pieces(self, path: str, tensor: tf.Tensor, layout: dtensor.Layout) -> Iterator[StatePiece]:
@@ -124,7 +124,7 @@ class Layouts:
         return [weights.nbytes(shards) for shards in zip(*map(dtensor.unpack, tensors), strict=True)]
 
     def mean(self, value: float) -> float:
-        """Computes the mean of a number over all devices, whose processes give one each."""
+        """Computes the mean over all devices of a number that each process gives."""
         if len(self.devices) == self.mesh.size:
             return value
         axes = self.mesh.dim_names

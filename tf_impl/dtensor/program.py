@@ -52,10 +52,11 @@ class DTensorProgram:
         return dtensor.DVariable(shards, name=name.replace("/", "_"))
 
     def _expand_update(self) -> None:
-        """Updates once and takes it back.
+        """Runs the update once and restores the variables.
 
-        tensorflow 2.21: DTensor folds small gradients into the function as constants. The next call brings others, and has
-        the function expanded anew: that is then the first step, and not the second, which is timed.
+        tensorflow 2.21: DTensor folds small gradients into the function as constants, so the next call, with other
+        gradients, has the function expanded again. That call is now the first step, and not the second one, which is
+        timed.
         """
         variables = [*self.params.values(), *(v for slot in self.slots.values() for v in slot.values())]
         before = [variable.read_value() for variable in variables]

@@ -32,10 +32,10 @@ Within = batch_norm.BatchNorm
 
 
 def switch_layers(layers: Sequence[Any], features: Features, running: Sequence[tf.Variable]) -> None:
-    """Switches layers of a user's model off whose effect depends on how the batch is split.
+    """Switches off the layers of a user's model whose effect depends on how the batch is split.
 
     Args:
-        layers: All of them.
+        layers: All layers of the model.
         features: The request.
         running: Other variables that training updates.
     """

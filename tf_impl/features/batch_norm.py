@@ -33,7 +33,7 @@ class BatchNorm:
         self._statistics = variable.features.batch_norm
 
     def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
-        """(x - mean) / sqrt(variance + epsilon) * scale + bias; in training the running statistics move.
+        """Returns (x - mean) / sqrt(variance + epsilon) * scale + bias; in training, the running statistics move.
 
         Args:
             x: [batch, ..., channels].
@@ -63,14 +63,14 @@ def _total(x: tf.Tensor) -> tf.Tensor:
 
 
 def _normalized(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, count: float, summed: Sum) -> list[tf.Tensor]:
-    """Returns the outputs, the mean and the variance; what it keeps is the normalized input.
+    """Returns the outputs, the mean and the variance; it keeps the normalized input.
 
     Args:
         x: [batch, ..., channels].
         scale: [channels].
         bias: [channels].
-        count: The numbers of each channel, over all that share statistics.
-        summed: Sums over these.
+        count: The count of numbers of each channel, over all replicas that share statistics.
+        summed: Sums over these replicas.
     """
 
     @tf.custom_gradient
@@ -113,7 +113,7 @@ def switch(layers: Sequence[Any], features: Features, held: Sequence[tf.Variable
     """Makes the batch normalizations of a user's model use and keep their running statistics, or compute those of all replicas.
 
     Args:
-        layers: Those of the model.
+        layers: The layers of the model.
         features: The request.
         held: Other variables that training updates, which are kept with the running statistics.
     """
@@ -131,7 +131,7 @@ def freeze(layers: Sequence[Any], held: Sequence[tf.Variable]) -> Callable[[], N
         held: The variables.
 
     Returns:
-        What undoes it.
+        A function that undoes it.
     """
     holding = [
         each
@@ -151,10 +151,10 @@ def freeze(layers: Sequence[Any], held: Sequence[tf.Variable]) -> Callable[[], N
 
 
 def _evaluated(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Returns a layer's call, in evaluation whatever is asked.
+    """Calls a layer as in evaluation, whatever is asked for.
 
     Args:
-        call: The layer's own.
+        call: The layer's own call.
         *args: Its inputs.
         **named: Its other arguments.
     """

@@ -20,7 +20,7 @@ class Dropout:
     """Keeps some elements of each example, multiplied by 1 / (1 - rate); the identity in evaluation, and at a rate of 0.
 
     Attributes:
-        part: Returns which of the equal, contiguous parts of an example's activations it is given; 0 where it is the whole.
+        part: Returns which of the equal, contiguous parts of an example's activations it is given; 0 if it is given all of them.
     """
 
     def __init__(self, rate: float, number: int) -> None:
@@ -28,7 +28,7 @@ class Dropout:
         self.part: Callable[[], int] = lambda: 0
 
     def __call__(self, x: tf.Tensor, keys: tf.Tensor | None) -> tf.Tensor:
-        """[batch, ...] -> [batch, ...].
+        """Drops elements: [batch, ...] -> [batch, ...].
 
         Args:
             x: The activations.
@@ -48,7 +48,7 @@ def dropout(spec: ModelSpec, number: int) -> Dropout:
 
     Args:
         spec: The spec of the model.
-        number: Which dropout of the model, from 0.
+        number: The number of this dropout in the model, from 0.
     """
     return Dropout(rate_of(spec), number)
 
@@ -60,10 +60,10 @@ def prepare(features: Features) -> None:
 
 
 def switch(layers: Iterable[Any], features: Features) -> None:
-    """Switches every dropout of a user's model off if that is asked for, and replaces its other random draws by their means.
+    """Switches off every dropout of a user's model if asked to, and replaces its other random draws by their means.
 
     Args:
-        layers: Those of the model.
+        layers: The layers of the model.
         features: The request.
     """
     DRAWS.are_still = False
@@ -72,10 +72,10 @@ def switch(layers: Iterable[Any], features: Features) -> None:
 
 
 def held_still(layers: Iterable[Any]) -> dict[int, Stilled]:
-    """Switches every dropout of a user's model off, and replaces its other random draws by their means.
+    """Switches off every dropout of a user's model, and replaces its other random draws by their means.
 
     Args:
-        layers: Those of the model.
+        layers: The layers of the model.
 
     Returns:
         What each layer would drop in training, by its id.
@@ -100,8 +100,8 @@ def dropped_by(function: Callable[..., Any], args: Sequence[Any], named: Mapping
 
     Args:
         function: The function.
-        args: Its arguments.
-        named: Those that are given by name.
+        args: Its positional arguments.
+        named: Its keyword arguments.
     """
     if "dropout" not in function.__name__:
         return None

@@ -27,10 +27,10 @@ def with_balance(run: Run, loss: "Loss", model: "Logits") -> "Loss":
 
     def balanced(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         of_targets = loss(outputs, targets)
-        # Read before replicas meet, when it is the next one's turn to call the model.
+        # Read before the replicas meet, since another replica then calls the model.
         noted = [router.noted for router in cast("Transformer", model).noting.values()]
         tokens_LE, probabilities_LE = (tf.stack(each) for each in zip(*noted, strict=True))
-        tokens_LE = tf.stop_gradient(tokens_LE)  # else its sum has one, which is an exchange
+        tokens_LE = tf.stop_gradient(tokens_LE)  # otherwise its sum has a gradient, which is an exchange
         if run.num_devices > 1:
             tokens_LE = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tokens_LE)
         return of_targets + tf.reduce_sum(tokens_LE * probabilities_LE) * scale

@@ -39,7 +39,7 @@ def summed_loss(spec: ModelSpec) -> Loss:
 
 
 def predictor(model: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns the forward pass in evaluation, which may differ."""
+    """Returns the forward pass in evaluation, which may differ from that in training."""
     if isinstance(model, UserModel):
         return lambda x: main_outputs(model.predict(x))
     return functools.partial(_evaluated, model) if isinstance(model, Mlp | BabyCNN) else model

@@ -17,17 +17,17 @@ class Added:
     """The losses of regularizers on the weights of a Keras model, and those that its layers add when they are called."""
 
     def __init__(self, model: Any) -> None:
-        """Keeps the losses apart that replicas add.
+        """Separates the losses that different replicas add.
 
         Args:
-            model: A Keras model that was called before; None adds nothing.
+            model: A Keras model that has been called; None adds nothing.
         """
         self._model = model
         self._layers: list[Any] = [] if model is None else list(model._flatten_layers())
         separate_losses(self._layers)
 
     def total(self, dtype: tf.DType) -> tf.Tensor | None:
-        """Sums all of them, with what layers added in the last call in this thread; None if there are none.
+        """Returns the sum of all added losses, including those of the last call in this thread; None if there are none.
 
         Args:
             dtype: The dtype of the sum, since a layer that computes in two bytes adds a number of two bytes.
@@ -36,7 +36,7 @@ class Added:
         return tf.add_n([tf.reduce_sum(tf.cast(loss, dtype)) for loss in found]) if found else None
 
     def by_name(self) -> dict[str, float]:
-        """Returns name -> value of each of them after the last call, outside of functions."""
+        """Returns the value of each added loss after the last call, by name; works outside of functions only."""
         found = {}
         for layer in self._layers:
             if own := losses_of(layer):
@@ -52,7 +52,7 @@ class Added:
         return found
 
     def sums(self, call: Callable[[Inputs], object], inputs: Inputs) -> tuple[str, ...]:
-        """Returns the layers that add something that is not a mean over examples, which is another loss on shards of a batch.
+        """Returns the layers that add something other than a mean over examples, which differs on shards of a batch.
 
         Args:
             call: Calls the model, with random draws that are held still.
@@ -79,7 +79,7 @@ def _sum(losses: list[tf.Tensor]) -> float:
 
 
 def _words(regularizer: Any) -> str:
-    """Returns a regularizer as people say it: "L2 of 0.5"; a function of the user's by its name."""
+    """Returns a regularizer in words, as in "L2 of 0.5", or the name of the user's function."""
     factors = {name: getattr(regularizer, name, None) for name in ("l1", "l2")}
     said = [f"{name.upper()} of {float(factor):g}" for name, factor in factors.items() if factor]
     return " and ".join(said) or getattr(regularizer, "__name__", type(regularizer).__name__)

@@ -9,7 +9,7 @@ from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
 class BabyCNN:
-    """[batch, height, width, channels] -> [batch, outputs]."""
+    """A small convolutional network: [batch, height, width, channels] -> [batch, outputs]."""
 
     def __init__(self, spec: CnnSpec, variable: VariableFactory) -> None:
         self.image = spec.image

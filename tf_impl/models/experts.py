@@ -19,7 +19,7 @@ class Stacked:
         self.bias = variable(f"{name}/bias") if bias else None
 
     def __call__(self, x: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-        """[rows, in] -> [rows, out].
+        """Applies each layer to its rows: [rows, in] -> [rows, out].
 
         Args:
             x: The rows of the first layer, then those of the second, and so on.
@@ -72,7 +72,7 @@ class Experts:
         self.noted: Sequence[tf.Tensor] = ()
 
     def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
-        """[B, T, D] -> [B, T, D]; notes the terms of the load-balancing loss."""
+        """Mixes the outputs of each token's experts: [B, T, D] -> [B, T, D]; notes the terms of the load-balancing loss."""
         tokens, width = x_BTD.shape[1:]
         x_ND = tf.reshape(x_BTD, (-1, width))
         probabilities_NE = tf.nn.softmax(self.router(x_ND))
@@ -86,7 +86,7 @@ class Experts:
         return tf.reshape(tf.matmul(weights_Nk[:, None], out_NkD), (-1, tokens, width))
 
     def compute(self, x_SD: tf.Tensor, counts_E: tf.Tensor) -> tf.Tensor:
-        """Has experts compute: [S, D] -> [S, D].
+        """Computes the outputs of the experts: [S, D] -> [S, D].
 
         Args:
             x_SD: The tokens of the first expert, then those of the second one, and so on.
@@ -95,5 +95,5 @@ class Experts:
         inner = self.up(x_SD, counts_E)
         if self.gate is None:
             return self.down(self.activate(inner), counts_E)
-        one = tf.constant(1.0, x_SD.dtype)  # as in `GatedMlp`: else a cast of it is kept
+        one = tf.constant(1.0, x_SD.dtype)  # as in `GatedMlp`: otherwise a cast of it is kept
         return self.down(tf.nn.silu(self.gate(x_SD, counts_E), one) * inner, counts_E)

@@ -13,7 +13,7 @@ from samestep.common.workload.models.spec import ModelSpec, ignores_targets
 from samestep.common.workload.reductions import divisor, is_mean_of_own, own_counts, varies
 
 Inputs = tf.Tensor | Mapping[str, tf.Tensor]
-"""Several go to a user's model as one mapping."""
+"""The inputs of a model; several are given to a user's model as one mapping."""
 Gather = Callable[[Batch, BatchPart], tuple[np.ndarray, np.ndarray]]
 """(the global batch, a part of it) -> the inputs and targets of that part."""
 
@@ -28,7 +28,7 @@ def gathering(run: Run) -> Gather:
         run: What is trained.
     """
     model = run.workload.model
-    # Known before any step: each would take microseconds to find.
+    # Found once, since each takes microseconds to find.
     has_keys, is_varying = takes_keys(model), varies(model)
 
     def gather(batch: Batch, part: BatchPart) -> tuple[np.ndarray, np.ndarray]:
@@ -41,13 +41,13 @@ def gathering(run: Run) -> Gather:
 
 
 def with_shares(model: ModelSpec, batch: Batch, targets: np.ndarray, dtype: str) -> np.ndarray:
-    """Adds to targets what the step needs of the whole batch, where batches of one size are divided by different numbers.
+    """Adds to targets what the step needs of the whole batch, if batches of the same size are divided by different numbers.
 
     Args:
         model: What is trained.
         batch: The global batch.
-        targets: Those of a part of it.
-        dtype: That of the run.
+        targets: The targets of a part of it.
+        dtype: The dtype of the run.
     """
     if ignores_targets(model):
         weight = ((targets >= 0) / batch.num_targets).astype(dtype)

@@ -13,10 +13,10 @@ Lookup = Callable[[tf.Variable, tf.Tensor], tf.Tensor]
 
 
 class Product:
-    """Multiplies, in two bytes if the run computes so: both factors are cast, and the result is cast back."""
+    """Multiplies in two bytes if the run asks for it: both factors are cast, and the result is cast back."""
 
     def __init__(self, dtype: tf.DType | None) -> None:
-        """Takes the type.
+        """Keeps the type.
 
         Args:
             dtype: What to multiply in; None stands for the factors' own.
@@ -50,14 +50,14 @@ class VariableFactory:
         buffer: Callable[[str], tf.Variable] | None = None,
         features: Features | None = None,
     ) -> None:
-        """Takes the decisions.
+        """Keeps the decisions.
 
         Args:
             make: Makes the variable of a neutral name, holding its initial value.
             product: Multiplies with kernels.
             lookup: Looks up rows of the tables.
-            buffer: Makes the variable of a buffer; by default as a parameter's.
-            features: What a run switches of the model; nothing, unless given.
+            buffer: Makes the variable of a buffer; by default like that of a parameter.
+            features: The features that a run switches; none by default.
         """
         self._make, self.product, self.lookup = make, product, lookup
         self.buffer, self.features = buffer or make, features or Features()
@@ -70,7 +70,7 @@ class VariableFactory:
 
 
 class Linear:
-    """x @ kernel + bias, on the last dimension."""
+    """A linear layer on the last dimension: x @ kernel + bias."""
 
     def __init__(self, variable: VariableFactory, name: str, bias: bool = True) -> None:
         self.kernel = variable(f"{name}/kernel")
@@ -78,7 +78,7 @@ class Linear:
         self.product = variable.product
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """[..., in] -> [..., out]."""
+        """Multiplies with the kernel and adds the bias: [..., in] -> [..., out]."""
         y = (
             self.product(tf.tensordot, x, self.kernel, axes=1)
             if x.shape.rank > 2
@@ -88,7 +88,7 @@ class Linear:
 
 
 class Convolution:
-    """3x3, stride 1, same padding, on [batch, height, width, channels]."""
+    """A 3x3 convolution with stride 1 and same padding, on [batch, height, width, channels]."""
 
     def __init__(self, variable: VariableFactory, name: str, bias: bool = True) -> None:
         self.kernel = variable(f"{name}/kernel")
@@ -96,7 +96,7 @@ class Convolution:
         self.product = variable.product
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """[batch, height, width, in] -> [batch, height, width, out]."""
+        """Convolves: [batch, height, width, in] -> [batch, height, width, out]."""
         y = self.product(tf.nn.conv2d, x, self.kernel, strides=1, padding="SAME")
         return y if self.bias is None else y + self.bias
 
@@ -109,7 +109,7 @@ class Norm:
         self.bias = variable(f"{name}/bias")
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
+        """Returns (x - mean) / sqrt(variance + epsilon) * scale + bias."""
         centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
         variance = tf.reduce_mean(centred * centred, axis=-1, keepdims=True)
         return centred * tf.math.rsqrt(variance + NORM_EPSILON) * self.scale + self.bias
@@ -122,7 +122,7 @@ class RootNorm:
         self.scale = variable(f"{name}/scale")
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """The input / sqrt(mean of its squares + epsilon) * scale."""
+        """Returns x / sqrt(mean of its squares + epsilon) * scale."""
         return x * tf.math.rsqrt(tf.reduce_mean(x * x, axis=-1, keepdims=True) + NORM_EPSILON) * self.scale
 
 
@@ -134,12 +134,12 @@ class Table:
         self.lookup = variable.lookup
 
     def __call__(self, ids: tf.Tensor) -> tf.Tensor:
-        """Ids [...] -> rows [..., width]."""
+        """Looks up rows: ids [...] -> [..., width]."""
         return self.lookup(self.table, ids)
 
 
 def average_pool(x: tf.Tensor) -> tf.Tensor:
-    """2x2 with stride 2, on [batch, height, width, channels].
+    """Averages 2x2 windows with stride 2, on [batch, height, width, channels].
 
     It reshapes, because DTensor (tensorflow 2.21) has no layout for the gradient of tf.nn.avg_pool2d.
     """
@@ -148,7 +148,7 @@ def average_pool(x: tf.Tensor) -> tf.Tensor:
 
 
 def max_pool(x: tf.Tensor) -> tf.Tensor:
-    """2x2 with stride 2; of equal elements the first counts, as tf.maximum's gradient has it, not an even share of each."""
+    """Takes the maximum of 2x2 windows with stride 2; of equal elements the first gets the gradient, as tf.maximum has it."""
     _, height, width, channels = x.shape
     rows = tf.reshape(x, (-1, height // 2, 2, width // 2, 2, channels))
     (a, b), (c, d) = (tf.unstack(row, axis=3) for row in tf.unstack(rows, axis=2))
@@ -159,7 +159,7 @@ POOLINGS = {"average": average_pool, "max": max_pool}
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
-    """X * Phi(x). Written by hand, because tf.nn.gelu keeps its constants in float32 even in a float64 run."""
+    """Returns x * Phi(x). Written by hand, because tf.nn.gelu keeps its constants in float32 even in a float64 run."""
     return 0.5 * x * (1 + tf.math.erf(x * (1 / math.sqrt(2))))
 
 

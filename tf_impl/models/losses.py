@@ -11,7 +11,7 @@ Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Sum of -log softmax(logits)[target].
+    """Returns the sum of -log softmax(logits)[target].
 
     Args:
         logits: [..., classes].
@@ -21,12 +21,15 @@ def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
 
 
 def _log_probabilities(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Gathered by hand: tf.nn.sparse_softmax_cross_entropy_with_logits is silently wrong on class-sharded DTensors (2.21)."""
+    """Gathers log softmax(logits)[target].
+
+    By hand: tf.nn.sparse_softmax_cross_entropy_with_logits is silently wrong on class-sharded DTensors (2.21).
+    """
     return tf.gather(tf.nn.log_softmax(logits), targets, batch_dims=targets.shape.rank)
 
 
 def cross_entropy_classes_first(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Sum of -log softmax(logits)[target].
+    """Returns the sum of -log softmax(logits)[target].
 
     Args:
         logits: [batch, classes, ...].
@@ -41,7 +44,7 @@ def classes_last(logits: tf.Tensor) -> tf.Tensor:
 
 
 def weighted_cross_entropy(logits: tf.Tensor, targets: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Sum of -weight * log softmax(logits)[target].
+    """Returns the sum of -weight * log softmax(logits)[target].
 
     Args:
         logits: [..., classes].
@@ -51,7 +54,7 @@ def weighted_cross_entropy(logits: tf.Tensor, targets: Mapping[str, tf.Tensor]) 
 
 
 def binary_cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Sum of log(1 + exp(logit)) - target * logit.
+    """Returns the sum of log(1 + exp(logit)) - target * logit.
 
     Args:
         logits: [batch].
@@ -62,7 +65,7 @@ def binary_cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
 
 
 def mean_squared_error(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Sum of (output - target)^2.
+    """Returns the sum of (output - target)^2.
 
     Args:
         outputs: [batch, outputs].

@@ -12,7 +12,7 @@ from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
 class Mlp:
-    """[batch, ...] -> [batch, outputs]."""
+    """A multilayer perceptron: [batch, ...] -> [batch, outputs]."""
 
     def __init__(self, spec: MlpSpec, variable: VariableFactory) -> None:
         self.features, self.activate = spec.features, ACTIVATIONS[spec.activation]

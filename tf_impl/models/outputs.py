@@ -11,7 +11,7 @@ from samestep.common.workload.models.dtypes import check_outputs
 from samestep.common.workload.models.returned import logits_of, loss_of, main_of
 
 Finish = Callable[[object, int], object]
-"""(what a model returned, of how many examples) -> what its loss takes."""
+"""(what a model returned, number of examples) -> what its loss takes."""
 
 
 def is_tensor(value: object) -> bool:
@@ -23,7 +23,7 @@ def finish_outputs(model: Model) -> Finish:
     """Returns the function that turns what a model returns into what its loss takes.
 
     Args:
-        model: Its declaration.
+        model: The declaration of the model.
     """
     return functools.partial(_finish, model.loss)
 
@@ -45,7 +45,7 @@ def _wide(value: Any) -> Any:
 
 
 def main_outputs(outputs: object) -> tf.Tensor:
-    """Returns the outputs of each example that a metric is given."""
+    """Returns the outputs that a metric is given, for each example."""
     return main_of(outputs, is_tensor)
 
 

@@ -8,7 +8,7 @@ from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
 class Ranker:
-    """Ids [batch, tables] -> logits [batch]."""
+    """A ranker: ids [batch, tables] -> logits [batch]."""
 
     def __init__(self, spec: RankerSpec, variable: VariableFactory) -> None:
         self.activate = ACTIVATIONS[spec.activation]

@@ -6,14 +6,14 @@ from typing import Protocol
 import tensorflow as tf
 
 SegmentFunction = Callable[[tf.Tensor], tf.Tensor]
-"""Takes the inputs or what the segment before returned."""
+"""A segment, which takes the inputs or what the previous segment returned."""
 
 
 class Noting(Protocol):
-    """A part of a segment that keeps, for the loss, tensors beside its output.
+    """A part of a segment that keeps, for the loss, tensors in addition to its output.
 
     Attributes:
-        noted: Those of the last call.
+        noted: The tensors of the last call.
     """
 
     noted: Sequence[tf.Tensor]
@@ -23,7 +23,7 @@ class Segmented(Protocol):
     """A model whose forward pass is a sequence of segments; every model here is one."""
 
     def segments(self) -> dict[str, SegmentFunction]:
-        """Returns its segments in order, named as in the spec; run one after the other they are its forward pass."""
+        """Returns its segments in order, named as in the spec; run one after another, they are its forward pass."""
 
 
 def run_segments(segments: Iterable[SegmentFunction], x: tf.Tensor) -> tf.Tensor:

@@ -20,7 +20,7 @@ Attend = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 """Queries, keys and values, [B, H, T, K] each -> the mixed values [B, H, T, K]."""
 Rows = tf.Variable | tf.Tensor
 OwnRows = Callable[[Rows, int], Rows]
-"""All rows of a table of positions, and a number of tokens -> the rows of these, where a replica has some of the positions."""
+"""(all rows of a table of positions, number of tokens) -> the rows of these tokens, where a replica has some of the positions."""
 
 
 def turn(x_BHTK: tf.Tensor, cos_TK: tf.Tensor, sin_TK: tf.Tensor) -> tf.Tensor:
@@ -29,7 +29,7 @@ def turn(x_BHTK: tf.Tensor, cos_TK: tf.Tensor, sin_TK: tf.Tensor) -> tf.Tensor:
     Args:
         x_BHTK: Queries or keys.
         cos_TK: The cosine of the angle of each pair.
-        sin_TK: Its sine.
+        sin_TK: The sine of the angle of each pair.
 
     References:
         Su et al., arXiv 2104.09864.
@@ -42,7 +42,7 @@ class Attention:
     """Causal self-attention; q, k and v are separate, k has no bias, and keys and values may have fewer heads.
 
     Attributes:
-        own_rows: As in `Transformer`, of the cosines and sines.
+        own_rows: As in `Transformer`, for the cosines and sines.
         attend: Computes attention, given queries, keys and values; it is replaced where a replica has some of the positions.
     """
 
@@ -58,7 +58,7 @@ class Attention:
         self.attend: Attend = self.mix
 
     def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
-        """[B, T, D] -> [B, T, D]."""
+        """Computes attention: [B, T, D] -> [B, T, D]."""
         tokens, width = x_BTD.shape[1:]
         projected = (self.query(x_BTD), self.key(x_BTD), self.value(x_BTD))
         q_BHTK, k_BGTK, v_BGTK = (self._split(a, tokens) for a in projected)
@@ -69,7 +69,7 @@ class Attention:
         return self.output(tf.reshape(tf.transpose(mixed_BHTK, (0, 2, 1, 3)), (-1, tokens, width)))
 
     def mix(self, q_BHTK: tf.Tensor, k_BHTK: tf.Tensor, v_BHTK: tf.Tensor, first: int = 0) -> tf.Tensor:
-        """Mixes values: [B, H, T, K] each -> [B, H, T, K], of which the queries may be fewer.
+        """Mixes values: [B, H, T, K] each -> [B, H, T, K]; there may be fewer queries than keys.
 
         Args:
             q_BHTK: Queries.
@@ -83,7 +83,7 @@ class Attention:
         return self.product(tf.matmul, tf.nn.softmax(scores_BHTT), v_BHTK)
 
     def _angles(self, tokens: int, dtype: tf.DType) -> tuple[Rows, Rows]:
-        """Returns cosines and sines [T, K], as exact as a type has them."""
+        """Returns cosines and sines [T, K], which are computed in float64 and then cast."""
         half = self.head_width // 2
         exponents = tf.range(half, dtype=tf.float64) / -half
         angles = tf.tensordot(tf.range(self.whole, dtype=tf.float64), ROTARY_BASE**exponents, axes=0)
@@ -104,7 +104,7 @@ class Attention:
 
 
 class FeedForward:
-    """Up to four times the width, the activation, down again."""
+    """A layer up to four times the width, the activation, and a layer down again."""
 
     def __init__(self, variable: VariableFactory, name: str, spec: TransformerSpec) -> None:
         self.activate = ACTIVATIONS[spec.activation]
@@ -112,12 +112,12 @@ class FeedForward:
         self.down = Linear(variable, f"{name}/down")
 
     def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
-        """[B, T, D] -> [B, T, D]."""
+        """Transforms each position: [B, T, D] -> [B, T, D]."""
         return self.down(self.activate(self.up(x_BTD)))
 
 
 class GatedMlp:
-    """Down(silu(gate(x)) * up(x)), without biases (SwiGLU)."""
+    """A gated mlp without biases (SwiGLU): down(silu(gate(x)) * up(x))."""
 
     def __init__(self, variable: VariableFactory, name: str, spec: TransformerSpec) -> None:
         self.up, self.gate, self.down = (
@@ -125,13 +125,13 @@ class GatedMlp:
         )
 
     def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
-        """[B, T, D] -> [B, T, D]."""
-        one = tf.constant(1.0, x_BTD.dtype)  # else a cast of it is kept for the backward pass
+        """Transforms each position: [B, T, D] -> [B, T, D]."""
+        one = tf.constant(1.0, x_BTD.dtype)  # otherwise a cast of it is kept for the backward pass
         return self.down(tf.nn.silu(self.gate(x_BTD), one) * self.up(x_BTD))
 
 
 class Block:
-    """x + attention(norm(x)), then x + mlp(norm(x))."""
+    """A block of the transformer: x + attention(norm(x)), then x + mlp(norm(x))."""
 
     def __init__(self, variable: VariableFactory, block: int, spec: TransformerSpec) -> None:
         name = f"blocks/{block}"
@@ -144,7 +144,7 @@ class Block:
         self.mlp = mlp(variable, f"{name}/mlp", spec)
 
     def __call__(self, x_BTD: tf.Tensor, keys_B: tf.Tensor | None = None) -> tf.Tensor:
-        """[B, T, D] -> [B, T, D].
+        """Runs the block: [B, T, D] -> [B, T, D].
 
         Args:
             x_BTD: The residual stream.
@@ -162,7 +162,7 @@ class TiedLogits:
         self.tokens, self.product = tokens, product
 
     def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
-        """[B, T, D] -> logits [B, T, V]."""
+        """Computes logits: [B, T, D] -> [B, T, V]."""
         tokens, width = x_BTD.shape[1:]
         table_VD = tf.convert_to_tensor(self.tokens.table)  # whole, wherever its rows are
         logits = self.product(tf.matmul, tf.reshape(x_BTD, (-1, width)), table_VD, transpose_b=True)
@@ -170,7 +170,7 @@ class TiedLogits:
 
 
 class Transformer:
-    """Ids [B, T] -> logits [B, T, V].
+    """A transformer: ids [B, T] -> logits [B, T, V].
 
     Attributes:
         noting: The mixtures of experts by the segment that each is in.

@@ -31,7 +31,7 @@ def follow_dtype(widened: list[tf.Variable]) -> Iterator[None]:
     """Makes a context in which variables made without `dtype=` are in float64, not float32, where that is the default.
 
     Args:
-        widened: The variables that would be in float32 are added to it.
+        widened: A list to which the variables are added that would otherwise be in float32.
     """
 
     def create(make: Callable[..., tf.Variable], **arguments: Any) -> tf.Variable:
@@ -52,7 +52,7 @@ def follow_dtype(widened: list[tf.Variable]) -> Iterator[None]:
 
 
 def install() -> None:
-    """Has `keras.ops.cast`, layers of a dtype and operators keep float64, where that is Keras' default dtype."""
+    """Makes `keras.ops.cast`, layers with a dtype, and operators keep float64, if that is Keras' default dtype."""
     import keras  # here: our own models do without it
 
     plain, policy = keras.ops.cast, keras.DTypePolicy
@@ -85,7 +85,7 @@ def install() -> None:
 
 
 def _promoting(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns an operator of tensors and variables that takes its operand in float32 as float64 if the other one is."""
+    """Wraps an operator of tensors and variables: its operand in float32 becomes float64 if the other one is."""
 
     @functools.wraps(plain)
     def operator(one: tf.Tensor | tf.Variable, other: Any) -> Any:

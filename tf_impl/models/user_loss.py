@@ -37,7 +37,7 @@ def user_loss(spec: ModelSpec) -> Loss:
 
 
 def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
-    """Returns the user's own loss as a metric of all held-out examples; NaN where it takes more than outputs."""
+    """Returns the user's own loss as a metric of all held-out examples; NaN if it needs more than outputs."""
     loss = user_loss(spec)
 
     def of_all(outputs: np.ndarray, targets: np.ndarray) -> float:

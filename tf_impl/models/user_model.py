@@ -22,13 +22,13 @@ from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.outputs import finish_outputs
 
 EXAMPLES = 2
-"""How many examples a model is built with that makes its variables when it is first called."""
+"""The number of examples with which a model is built, since some make their variables only when they are called."""
 
 Variables = dict[str, tf.Variable]
 
 
 def begin_in_float64(seed: int) -> None:
-    """Has Keras begin as in a new process, where names are numbered from the start; random numbers follow a seed."""
+    """Resets Keras to the state of a new process, where names are numbered from the start, and seeds its random numbers."""
     import keras  # here: our own models do without it
 
     keras.utils.clear_session(free_memory=False)
@@ -37,14 +37,14 @@ def begin_in_float64(seed: int) -> None:
 
 
 class UserModel:
-    """A user's model under our contract: called it trains, `predict` evaluates.
+    """A user's model under our contract: a call is a training pass, `predict` is an evaluation pass.
 
     Attributes:
-        model: What the file builds.
+        model: The model that the file builds.
         params: What is trained, or would be if it were not frozen, by neutral name.
-        frozen: Those of them that stay as they are: of a layer whose `trainable` is False.
+        frozen: The names of the parameters that are frozen, in layers whose `trainable` is False.
         buffers: Its other variables, by neutral name.
-        added: What it adds to its loss.
+        added: Its added losses.
     """
 
     def __init__(self, model: Model, source: str, example: Inputs) -> None:
@@ -56,7 +56,7 @@ class UserModel:
             example: Inputs of a few examples.
 
         Raises:
-            ConfigError: The builder fails, returns no model, or one of numbers that are not real.
+            ConfigError: The builder fails, returns no model, or returns one with numbers that are not real.
         """
         import keras  # here: our own models do without it
 
@@ -126,7 +126,7 @@ class UserModel:
         return self._outputs(self.model(x, training=False) if self._is_keras else self.model(x), x)
 
     def layers(self, *kinds: type) -> list[Any]:
-        """Returns the layers of a Keras model, nested ones too: of some kinds, or all."""
+        """Returns the layers of a Keras model, including nested ones: those of some kinds, or all."""
         flat = self.model._flatten_layers() if self._is_keras else ()
         return [layer for layer in flat if isinstance(layer, kinds or object)]
 
@@ -155,18 +155,18 @@ class UserModel:
         return layers.find_layers(self.model, recorder.started, names)
 
     def freeze(self, running: Collection[str]) -> Callable[[], None]:
-        """Has batch normalizations, and the layers that hold some variables, compute as in evaluation.
+        """Makes batch normalizations, and the layers that hold some variables, compute as in evaluation.
 
         Args:
             running: The variables, by neutral name.
 
         Returns:
-            What undoes it.
+            A function that undoes it.
         """
         return freeze(self.layers(), [self.buffers[name] for name in running])
 
     def switch_layers(self, features: Features, running: Collection[str]) -> None:
-        """Switches layers off whose effect depends on how the batch is split.
+        """Switches off layers whose effect depends on how the batch is split.
 
         Args:
             features: What a run switches.
@@ -204,7 +204,7 @@ def build_user_model(spec: ModelSpec, dtype: str, narrow: tf.DType | None = None
     Args:
         spec: The description.
         dtype: The dtype of its variables.
-        narrow: What its layers compute in, if not in that.
+        narrow: The dtype in which its layers compute, if it differs from that.
     """
     import keras
 
