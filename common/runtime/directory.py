@@ -42,13 +42,13 @@ IMPORTS = "imports.json"
 DESCRIBE = "describe.json"
 """The request for a description of the user's model."""
 ANSWERED = "answered"
-"""The mark of a process that has done everything it was asked for, and did not just end."""
+"""The file by which a process shows that it did everything it was asked for, and did not just end."""
 MODEL = "model"
 """The folder of the description in a run directory."""
 
 
 def refuse_taken(directory: Path) -> None:
-    """Refuses a directory whose contents would be overwritten, or taken for ours.
+    """Refuses a directory whose contents would be overwritten, or mistaken for ours.
 
     Raises:
         ConfigError: The directory holds something, or cannot be written.
@@ -69,10 +69,10 @@ def refuse_taken(directory: Path) -> None:
 
 
 def refuse_run(directory: Path) -> None:
-    """Keeps a run from being overwritten.
+    """Refuses a directory that already holds a run, or that cannot hold one.
 
     Raises:
-        ConfigError: The directory holds one, or cannot be one.
+        ConfigError: The directory holds a run, or cannot be written.
     """
     try:
         if any(os.path.lexists(directory / name) for name in _OF_RUNS):
@@ -138,7 +138,7 @@ def read_config(directory: Path) -> RunConfig:
     """Reads the request that a run directory holds.
 
     Raises:
-        ConfigError: It holds none, or one with other fields than a request has.
+        ConfigError: The directory holds no request, or one with unknown fields.
     """
     try:
         fields = _fields(RunConfig, "it", read_json(directory / "config.json"))
@@ -172,8 +172,8 @@ def _fields(owner: type, what: str, values: object) -> dict[str, typing.Any]:  #
 def reserve_error(directory: Path) -> None:
     """Puts an `error.json` into a new run directory, to be removed once there is a result.
 
-    If a full disk or the parent's death cuts off the run, the file still says so. Better reasons overwrite it in place, which
-    needs no further room.
+    If a full disk or the parent's death cuts off the run, the file still says so. A more exact reason overwrites it in place,
+    which needs no further room.
     """
     error = {"type": "WorkerFailed", "role": "", "message": f"the run in {directory} was cut off before it ended"}
     with os.fdopen(reopen(directory / "error.json"), "r+") as file:
@@ -195,14 +195,14 @@ def write_error(directory: Path, role: str, error: BaseException, first: bool = 
         directory: The run directory.
         role: The process that the error came from, or "parent".
         error: Any exception; one that is not ours is described by its type and its first line.
-        first: Whether to keep an error that a process has written already: the first one is the cause.
+        first: Whether to keep an error that a process has already written, since the first one is the cause.
     """
     kind, message = type(error).__name__, str(error)
     if kind not in ERRORS:
         kind, message = "WorkerFailed", f"{kind}: {first_line(error) or _place(error)}"
     values = {"type": kind, "role": role, "message": message}
     if not directory.is_dir() or (directory / "result.json").exists():
-        return  # somebody removed it, or there is nothing to explain
+        return  # it was removed, or there is nothing to explain
     try:
         with os.fdopen(reopen(directory / "error.json"), "r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -223,11 +223,11 @@ def read_error(directory: Path) -> tuple[str, SamestepError] | None:
             (role, ERRORS[kind](message)) if role and all(isinstance(text, str) for text in (role, message)) else None
         )
     except (Unreadable, KeyError, TypeError):
-        return None  # somebody removed or damaged it
+        return None  # it was removed or damaged
 
 
 def is_running(run: Path) -> bool:
-    """Returns whether a process of a run holds its place, which is a lock on a byte of `config.json`."""
+    """Returns whether a process of a run still holds its lock, which is on a byte of `config.json`."""
     with contextlib.suppress(OSError):
         descriptor = os.open(run / "config.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:

@@ -1,6 +1,7 @@
 """A checkpoint: a folder `checkpoints/step-000120` of a run directory, which is complete or does not exist.
 
-Its state is one file, or one of each rank. `commit.json` has their digests, and a folder without a valid one is not a checkpoint.
+Its state is in one file, or in one for each rank. `commit.json` has the digests of these files, and a folder without a valid
+`commit.json` is not a checkpoint.
 """
 
 import dataclasses
@@ -21,20 +22,20 @@ FOLDER = "checkpoints"
 COMMIT = "commit.json"
 SCHEMA = 1
 _NAME = re.compile(r"step-([0-9]{6,10})(?:-([0-9]{1,4}))?")
-"""The second number distinguishes it from a damaged checkpoint of the same step."""
+"""The second number distinguishes a checkpoint from a damaged one of the same step."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Commit:
-    """What `commit.json` says of a checkpoint.
+    """The contents of `commit.json`, which describes a checkpoint.
 
     Attributes:
         step: How many steps the run had taken.
-        begun: The step with which the run began, in any attempt.
-        attempt: Which attempt at the run wrote it, from 1.
-        program: The SHA-256 digest of what the run is.
+        begun: The step at which the run began, the same in every attempt.
+        attempt: The attempt at the run that wrote it, from 1.
+        program: The SHA-256 digest of the description of the run.
         losses: The digest of the losses of the steps from `begun` to `step`, as float64.
-        files: Name -> (bytes, digest) of each file beside it.
+        files: Name -> (bytes, digest) of each file next to it.
         schema: The schema of the checkpoint.
     """
 
@@ -49,7 +50,7 @@ class Commit:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that is complete.
+    """A complete checkpoint.
 
     Attributes:
         path: Its folder.
@@ -112,12 +113,12 @@ def find_checkpoints(directory: Path) -> Iterator[Checkpoint | Damaged]:
 
 
 def _examined(path: Path) -> Checkpoint | Damaged:
-    """Looks a folder through: its commit, and the digest of every file."""
+    """Checks a folder: its commit, and the digest of every file."""
     try:
         commit = _commit(path / COMMIT)
     except Unreadable as error:
         return Damaged(path, f"{COMMIT}: {error}")
-    if (name := _NAME.fullmatch(path.name)) and commit.step != int(name[1]):  # another name is that of a copy
+    if (name := _NAME.fullmatch(path.name)) and commit.step != int(name[1]):  # a copy may have another name
         return Damaged(path, f"{COMMIT} is of step {commit.step}")
     for name, (size, digest) in commit.files.items():
         try:
@@ -150,11 +151,11 @@ def read_saved(folder: Path, asked: str = "--start-from") -> TrainState:
     """Reads the state of a checkpoint, or of a finished run.
 
     Args:
-        folder: The folder of either.
+        folder: The folder of the checkpoint or of the run.
         asked: The flag that named it, for messages.
 
     Raises:
-        ConfigError: It has none, or a damaged one.
+        ConfigError: The folder holds no state, or a damaged one.
     """
     if not os.path.lexists(folder / COMMIT):
         return read_state(folder, asked)
@@ -168,13 +169,13 @@ def read_saved(folder: Path, asked: str = "--start-from") -> TrainState:
 
 
 def digest_saved(path: Path) -> str:
-    """Computes the SHA-256 digest of what `--start-from` names: a file, ours by its commit or state, or another folder.
+    """Computes the SHA-256 digest of a file, of the commit or state in a folder of ours, or of all files in another folder.
 
     Args:
-        path: The file, or the folder.
+        path: The file or the folder, as `--start-from` names it.
 
     Raises:
-        Unreadable: It is not there.
+        Unreadable: There is no such file.
     """
     if not path.is_dir():
         return read_sha256(path)
@@ -190,13 +191,13 @@ def newest(directory: Path, program: str) -> tuple[Checkpoint | None, tuple[Dama
 
     Args:
         directory: The run directory.
-        program: The digest of what the run is.
+        program: The digest of the description of the run.
 
     Returns:
         The checkpoint, or None; and the newer ones that are damaged.
 
     Raises:
-        ConfigError: The checkpoint is of another run.
+        ConfigError: The checkpoint belongs to another run.
     """
     damaged = []
     for found in find_checkpoints(directory):

@@ -28,13 +28,13 @@ _SLOT = re.compile(r"optimizer\.state\.(?P<name>.+)\.(?P<key>[^.]+)")
 
 @dataclasses.dataclass
 class _Weights:
-    """What is there.
+    """The arrays that another program wrote, sorted.
 
     Attributes:
         weights: Parameters and buffers, by neutral name.
         slots: The optimizer's state, as in a TrainState.
-        updates: How many updates each parameter has taken, as far as it is said.
-        step: How many steps were taken; None if it is not said.
+        updates: How many updates each parameter has taken, where that is stored.
+        step: How many steps were taken; None if that is not stored.
     """
 
     weights: Arrays
@@ -44,7 +44,7 @@ class _Weights:
 
 
 def is_foreign(path: Path) -> bool:
-    """Returns whether another program wrote a path, by its name or by the contents of the folder."""
+    """Returns whether another program wrote a file or folder, judging by its name or contents."""
     # os.path: no error for a long path.
     return path.suffix == SUFFIX or any(os.path.isfile(path / name) for name in (METADATA, LATEST))
 
@@ -57,7 +57,7 @@ def read_foreign(run: Run, path: Path) -> TrainState:
         path: A file of weights, or a folder.
 
     Raises:
-        Unreadable: It is damaged.
+        Unreadable: The file or folder is damaged.
     """
     if path.suffix == SUFFIX:
         return _state(run, _Weights(_by_neutral_name(run, read_safetensors(path))))
@@ -67,7 +67,7 @@ def read_foreign(run: Run, path: Path) -> TrainState:
 
 
 def _of_torch(run: Run, arrays: Arrays) -> _Weights:
-    """Sorts arrays by the names that torch's modules and optimizers have."""
+    """Sorts arrays by the names that torch's modules and optimizers give them."""
     neutral = {usual_name(name): name for name in run.workload.model.params()}
     found = _Weights(_by_neutral_name(run, _below(arrays, "model.")), step=_count(arrays, "step"))
     for path, array in arrays.items():
@@ -95,9 +95,9 @@ def _below(arrays: Arrays, prefix: str) -> Arrays:
 
 
 def _by_neutral_name(run: Run, arrays: Arrays) -> Arrays:
-    """Gives weights their neutral names and layouts; buffers have one layout alone.
+    """Gives weights their neutral names and layouts; buffers have only one layout.
 
-    A weight that two modules share stands under the names of both in what torch writes; the model has it under one of them.
+    Torch writes a weight that two modules share under both of its names. The model has it under one of them.
     """
     params = {usual_name(name): name for name in run.workload.model.params()}
     buffers = {name.replace("/", "."): name for name in initial_buffers(run.workload.model)}
@@ -112,7 +112,7 @@ def _by_neutral_name(run: Run, arrays: Arrays) -> Arrays:
 
 
 def _state(run: Run, found: _Weights) -> TrainState:
-    """Makes a state of what is there."""
+    """Makes a training state from sorted arrays."""
     initial = initial_buffers(run.workload.model)
     params = {name: array for name, array in found.weights.items() if name not in initial}
     buffers = {name: found.weights.get(name, array) for name, array in initial.items()}
@@ -127,7 +127,7 @@ def _state(run: Run, found: _Weights) -> TrainState:
 
 
 def _count(arrays: Arrays, name: str) -> int | None:
-    """Reads a number of steps, which torch's optimizers keep as a real number."""
+    """Reads a number of steps, which torch's optimizers keep as a float; None if there is none."""
     if (array := arrays.get(name)) is None:
         return None
     if array.shape != () or array.dtype.kind not in "iuf" or not 0 <= array <= MAX_STEPS or array != np.floor(array):

@@ -1,4 +1,4 @@
-"""`examples-ROLE.jsonl`: which examples a process gathered, a line for each checkpoint, and one at the end."""
+"""`examples-ROLE.jsonl`: which examples a process gathered, with one line for each checkpoint and one at the end."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ class LedgerEntry:
 
     Attributes:
         role: The process.
-        attempt: Which attempt at the run, from 1.
+        attempt: The attempt at the run, from 1.
         gathered: What the process gathered.
     """
 
@@ -37,11 +37,11 @@ def write_entries(directory: Path, role: str, attempt: int, gathered: Iterable[G
     Args:
         directory: The run directory.
         role: The process.
-        attempt: Which attempt it belongs to.
-        gathered: What it gathered.
+        attempt: The attempt at the run, from 1.
+        gathered: What the process gathered.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     lines = [json.dumps({"attempt": attempt} | dataclasses.asdict(each)) + "\n" for each in gathered]
     with os.fdopen(reopen(path := directory / f"examples-{role}.jsonl"), "r+b") as file:
@@ -54,7 +54,7 @@ def read_entries(directory: Path) -> list[LedgerEntry]:
     """Reads the ledger of a run.
 
     Raises:
-        ConfigError: There is none, or a line of it is damaged.
+        ConfigError: The run has no ledger, or a line of it is damaged.
     """
     roles = sorted(found[1] for name in os.listdir(directory) if (found := _NAME.fullmatch(name)))
     if not roles:

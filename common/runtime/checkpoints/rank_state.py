@@ -1,4 +1,4 @@
-"""`state-rank-2.npz`: what one rank saved of a state, each piece under its path, offset and whole shape."""
+"""`state-rank-2.npz`: the pieces of a state that one rank saved, each keyed by its path, its offset and the whole shape."""
 
 import math
 import re
@@ -22,11 +22,11 @@ def name_of(rank: int) -> str:
 
 
 def dump_pieces(file: IO[bytes], pieces: Sequence[StatePiece]) -> None:
-    """Writes what a rank saves.
+    """Writes the pieces that a rank saves.
 
     Args:
-        file: Open to write, from its beginning.
-        pieces: What it saves.
+        file: A file that is open for writing, at its beginning.
+        pieces: The pieces.
     """
     arrays = {f"{each.path}@{_spell(each.offset)}:{_spell(each.shape)}": each.array for each in pieces}
     save_arrays(file, arrays)
@@ -37,14 +37,14 @@ def _spell(numbers: tuple[int, ...]) -> str:
 
 
 def read_pieces(folder: Path, names: Collection[str]) -> TrainState:
-    """Puts the state together again.
+    """Reads the files of all ranks and puts the state together again.
 
     Args:
-        folder: That of the files.
-        names: Those of the files.
+        folder: The folder of the files.
+        names: The names of the files.
 
     Raises:
-        Unreadable: A file is damaged, or together they do not hold each number of each array exactly once.
+        Unreadable: A file is damaged, or the files together do not hold each number of each array exactly once.
     """
     by_path: dict[str, list[StatePiece]] = {}
     for name in names:
@@ -65,7 +65,7 @@ def _piece(name: str, key: str, array: np.ndarray) -> StatePiece:
 
 
 def _joined(path: str, pieces: Sequence[StatePiece]) -> np.ndarray:
-    """Makes an array of its pieces."""
+    """Makes an array from its pieces."""
     first = pieces[0]
     if len({(piece.shape, piece.array.dtype.str) for piece in pieces}) > 1:
         raise Unreadable(f"its pieces of {path} are of arrays with different shapes or dtypes")

@@ -1,4 +1,4 @@
-"""Where an attempt at a run begins: at the newest checkpoint in its directory, at a state that was named, or at step 0."""
+"""Where an attempt at a run begins: at the newest checkpoint in its directory, at a state that the user named, or at step 0."""
 
 import dataclasses
 import hashlib
@@ -25,11 +25,11 @@ class Beginning:
     """Where an attempt at a run begins.
 
     Attributes:
-        begun: The step with which the run began, in any attempt.
+        begun: The step at which the run began, the same in every attempt.
         state: What to restore; None at step 0.
-        checkpoint: The checkpoint that the state is from; None if this attempt begins where the run does.
+        checkpoint: The checkpoint that holds the state; None if this attempt begins where the run does.
         losses: The losses of the steps from `begun` to the checkpoint.
-        attempt: Which attempt this is, from 1.
+        attempt: The number of this attempt, from 1.
         damaged: Folders that look like newer checkpoints but are not.
     """
 
@@ -67,7 +67,7 @@ def digest_program(run: Run, launch: Launch) -> str:
 
 
 def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
-    """Finds where to begin.
+    """Finds where an attempt at a run begins.
 
     Args:
         directory: The run directory.
@@ -104,7 +104,7 @@ def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
 
 
 def saver_of(run: Run, launch: Launch, beginning: Beginning, file: ProcessFile) -> Saver | None:
-    """Makes the saver of an attempt's checkpoints; None if it saves none.
+    """Returns the saver of an attempt's checkpoints; None if it saves none.
 
     Args:
         run: What is trained.
@@ -122,8 +122,8 @@ def restore(program: Program, beginning: Beginning, run: Run, batch: Batch) -> N
     """Restores a program to the state with which an attempt begins; collective.
 
     Args:
-        program: Just built.
-        beginning: Where it begins.
+        program: The program, which was just built.
+        beginning: Where the attempt begins.
         run: What is trained.
         batch: Any batch.
 
@@ -135,16 +135,16 @@ def restore(program: Program, beginning: Beginning, run: Run, batch: Batch) -> N
     if state is None:
         return
     if run.strategy.synchronous(run.options):
-        # Its outcome is thrown away. DDP sorts its buckets by the first backward pass, and with them the order of its sums.
+        # This step is discarded. DDP sorts its buckets by the first backward pass, which fixes the order of its sums.
         program.step(batch)
         program.losses()
-    if len(state.local) != run.num_devices:  # the launcher announces that it starts anew
+    if len(state.local) != run.num_devices:  # the launcher has said that it is reset
         state = dataclasses.replace(state, local=())
     program.restore(state)
 
 
 def _check_agreement(program: Program, beginning: Beginning) -> None:
-    """Makes sure that all processes have the same checkpoint: a shared folder may show it late to one of them."""
+    """Makes sure that all processes have the same checkpoint, since a shared folder may show it late to one of them."""
     place, name = beginning.step, "" if beginning.checkpoint is None else str(beginning.checkpoint.commit)
     number = float(int(hashlib.sha256(f"{place} {name}".encode()).hexdigest()[:8], 16))
     if program.agree(number) != number:

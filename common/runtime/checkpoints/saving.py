@@ -45,14 +45,14 @@ class Saver:
         losses: Sequence[float],
         damaged: Sequence[Path] = (),
     ) -> None:
-        """Saves nothing yet.
+        """Starts without saving anything.
 
         Args:
-            file: That of this process, whose directory they are saved in.
-            commit: That of the run's last step, which is not saved.
+            file: The file of this process; checkpoints go into its directory.
+            commit: The commit of the run's last step, which is not saved; those of other steps are made from it.
             run: What is trained.
             launch: Says how often to save, how many to keep, and how long to wait for the other ranks.
-            losses: Those of the steps before the first that is to come.
+            losses: The losses of the steps before this attempt.
             damaged: Folders that do not count among those to keep.
         """
         self._damaged = damaged
@@ -130,7 +130,7 @@ class Saver:
         self._thread.start()
 
     def _begin(self, program: Program, commit: Commit) -> bool:
-        """Has the first rank make the folder, before any of them writes into it; returns whether it is there."""
+        """Makes the first rank create the folder before any rank writes into it; returns whether that succeeded."""
         make = functools.partial(begin_checkpoint, self._file.directory, commit.step)
         return not program.agree(float(self._file.rank == 0 and not self._succeeds(make, commit)))
 
@@ -147,17 +147,17 @@ class Saver:
         directory, patience = self._file.directory, self._launch.timeout_seconds
         try:
             write_own(directory, commit.step, self._file.rank, pieces)
-        except Exception as error:  # the first rank waits for this one in vain, and says so
+        except Exception as error:  # the first rank waits in vain and reports it
             print(f"samestep: the part of step {commit.step} was not saved: {_why(error)}", file=sys.stderr, flush=True)
         if self._file.rank == 0:
             self._commit_by(functools.partial(commit_sharded, directory, commit, self._num_ranks, patience), commit)
 
     def _commit_by(self, write: Callable[[], object], commit: Commit) -> None:
-        """Puts a checkpoint on the disk, and removes the oldest."""
+        """Puts a checkpoint on the disk, and removes the oldest ones that are not to be kept."""
         started, directory = time.monotonic(), self._file.directory
 
         def save() -> None:
-            with open_plain(directory / METRICS) as file:  # the log has the steps before a commit says so
+            with open_plain(directory / METRICS) as file:  # the log must have the steps before the commit
                 os.fsync(file.fileno())
             write()
             folders = find_folders(directory)
@@ -169,11 +169,11 @@ class Saver:
         self._succeeds(save, commit)
 
     def _succeeds(self, save: Callable[[], object], commit: Commit) -> bool:
-        """Takes a part of saving; if that fails, the run goes on, and its result says it."""
+        """Runs a part of saving; returns whether it succeeded. If not, the run goes on, and its result has the reason."""
         try:
             save()
             return True
-        except Exception as error:  # a thread's error would end nothing
+        except Exception as error:  # in a thread, it would end nothing
             why = _why(error)
             self._note(failed=(f"step {commit.step}: {why}",))
             print(f"samestep: the checkpoint of step {commit.step} was not saved: {why}", file=sys.stderr, flush=True)
@@ -199,7 +199,7 @@ def _why(error: Exception) -> str:
 
 
 def _copied(state: TrainState) -> TrainState:
-    """Returns a state that the next step does not move: an array that is not its own memory may be the program's."""
+    """Returns a state that the next step does not change; an array that does not own its memory may be the program's."""
 
     def copy(arrays: Arrays) -> Arrays:
         return {name: array if array.flags.owndata else np.array(array) for name, array in arrays.items()}

@@ -1,4 +1,4 @@
-"""Neutral names and layouts <-> those that files of weights usually have: `output.weight`, outputs first."""
+"""Converts neutral names and layouts to and from those usual in files of weights, such as `output.weight`, outputs first."""
 
 import numpy as np
 
@@ -12,13 +12,13 @@ _CONVOLUTION = (3, 2, 0, 1)
 
 
 def usual_name(name: str) -> str:
-    """Returns the usual name of a parameter; the names of a user's own layers stay."""
+    """Returns the usual name of a parameter; the names of a user's own layers are kept."""
     path, _, leaf = name.rpartition("/")
     return ".".join(filter(None, (*path.split("/"), _USUAL.get(leaf, leaf))))
 
 
 def usual_slot(slot: str) -> str:
-    """Returns the usual name of a kind of optimizer state; that of a user's own optimizer stays."""
+    """Returns the usual name of a kind of optimizer state; the name that a user's own optimizer gives it is kept."""
     return _USUAL_SLOTS.get(slot, slot)
 
 
@@ -32,7 +32,7 @@ def to_usual(name: str, array: np.ndarray) -> np.ndarray:
 
     Args:
         name: The neutral name of the parameter.
-        array: In the neutral layout.
+        array: The array in the neutral layout.
     """
     return array.transpose(_permutation(name, array.ndim))
 
@@ -42,7 +42,7 @@ def from_usual(name: str, array: np.ndarray) -> np.ndarray:
 
     Args:
         name: The neutral name of the parameter.
-        array: In the usual layout.
+        array: The array in the usual layout.
     """
     return array.transpose(np.argsort(_permutation(name, array.ndim)))
 

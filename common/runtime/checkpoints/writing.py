@@ -1,8 +1,8 @@
 """Writes a checkpoint: one process writes the whole state, or each process writes what it holds and the first one commits it.
 
 It is written as `step-000120.part`. Each file goes to the disk, then `commit.json`, which holds their digests, and then the
-folder gets its final name. Nothing is written twice under one name: a process that overwrites a checkpoint in place mixes two
-steps if it dies meanwhile (docs/found.md).
+folder gets its final name. Nothing is written twice under one name, since a process that overwrites a checkpoint in place mixes
+two steps if it dies halfway (docs/found.md).
 """
 
 import dataclasses
@@ -50,11 +50,11 @@ def write_checkpoint(directory: Path, state: TrainState, commit: Commit) -> Chec
 
 
 def begin_checkpoint(directory: Path, step: int) -> Path:
-    """Makes the folder of a checkpoint that is to be written, and returns it; removes those of attempts that were cut off.
+    """Makes the folder of a new checkpoint and returns it; removes those that interrupted attempts left unfinished.
 
     Args:
         directory: The run directory.
-        step: That of the checkpoint.
+        step: The step of the checkpoint.
     """
     part = folder_of(directory, step)
     for left in (directory / FOLDER).glob(f"*{_PART}"):  # one checkpoint is written at a time
@@ -69,26 +69,26 @@ def folder_of(directory: Path, step: int) -> Path:
 
     Args:
         directory: The run directory.
-        step: That of the checkpoint.
+        step: The step of the checkpoint.
     """
     return directory / FOLDER / f"step-{step:06d}{_PART}"
 
 
 def write_own(directory: Path, step: int, rank: int, pieces: Sequence[StatePiece]) -> None:
-    """Writes the file of one rank, and beside it a file that says that it is on the disk, or why it is not.
+    """Writes the file of one rank, and next to it a report that it is on the disk, or why it is not.
 
     Args:
         directory: The run directory.
-        step: That of the checkpoint, whose folder is there.
+        step: The step of the checkpoint, whose folder exists.
         rank: The rank.
-        pieces: What it saves.
+        pieces: The pieces that it saves.
     """
     part = folder_of(directory, step)
     try:
         size, digest = _write(part / name_of(rank), directory, lambda file: dump_pieces(file, pieces))
         said: dict[str, object] = {"bytes": size, "sha256": digest}
-    except Exception as error:  # whatever it is, the first rank has to hear of it
-        discard_folder(part / name_of(rank), directory)  # what says so needs room
+    except Exception as error:  # any error: the first rank has to learn of it
+        discard_folder(part / name_of(rank), directory)  # makes room for the report
         said = {"failed": f"{getattr(error, 'strerror', None) or error}"}
     with replacing(_word(part, rank), directory) as file:
         file.write(json.dumps(said).encode())
@@ -104,7 +104,7 @@ def commit_sharded(directory: Path, commit: Commit, num_ranks: int, seconds: flo
         seconds: How long to wait.
 
     Raises:
-        OSError: It cannot be written, or a rank's file could not be. Nothing of it remains.
+        OSError: The checkpoint, or the file of a rank, cannot be written. Nothing of it remains.
     """
     part, deadline = folder_of(directory, commit.step), time.monotonic() + seconds
     try:
@@ -121,7 +121,7 @@ def _word(part: Path, rank: int) -> Path:
 
 
 def _hear(part: Path, rank: int, deadline: float) -> tuple[int, str]:
-    """Waits for what a rank says of its file."""
+    """Waits for the report of a rank on its file; returns the bytes and the digest of the file."""
     while not os.path.lexists(_word(part, rank)):
         if time.monotonic() > deadline:
             raise OSError(f"rank {rank} has not written its part")
@@ -133,7 +133,7 @@ def _hear(part: Path, rank: int, deadline: float) -> tuple[int, str]:
 
 
 def _write(path: Path, below: Path, fill: Fill) -> tuple[int, str]:
-    """Has the disk confirm a new file; returns its bytes and digest."""
+    """Writes a new file and waits until it is on the disk; returns its bytes and digest."""
     with os.fdopen(create(path, below), "w+b") as file:
         fill(file)
         file.flush()

@@ -1,1 +1,1 @@
-"""Engines that start the processes of a run: what each tells a process, and how a run is submitted to it."""
+"""Engines that start the processes of a run: how a process finds its place, and how the processes meet."""

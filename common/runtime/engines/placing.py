@@ -33,7 +33,7 @@ PATIENCE = 0.8
 """The share of the run's timeout after which a process stops waiting for the others."""
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 _ASK_ADDRESS = 0x8915
-"""SIOCGIFADDR."""
+"""The ioctl SIOCGIFADDR."""
 
 
 def take_place(specs: Sequence[ProcessSpec], environment: MutableMapping[str, str]) -> int:
@@ -47,7 +47,7 @@ def take_place(specs: Sequence[ProcessSpec], environment: MutableMapping[str, st
         ConfigError: Nothing says which one it is, or two sources contradict each other.
     """
     wanted, processes = specs[0].environment, len(specs)
-    if wanted and all(name in environment for name in wanted):  # all is said already
+    if wanted and all(name in environment for name in wanted):  # everything is set already
         index = own_index(specs, environment)
         read_whole({RESTARTS: "0", **environment}, RESTARTS, 0, 10**9)
         if LAUNCHED_AT not in environment and "TORCHELASTIC_RUN_ID" not in environment:
@@ -76,12 +76,12 @@ def join(
         directory: The run directory.
         specs: The run's topology.
         index: The place of this process.
-        environment: `os.environ`; variables that are set already stay.
+        environment: `os.environ`; variables that are already set are kept.
         timeout_seconds: The timeout of the run.
         versions: The versions of the packages that decide the run's numbers.
 
     Raises:
-        WorkerFailed: They did not all come, or do not share the directory.
+        WorkerFailed: Not all of them came, or they do not share the directory.
     """
     if LAUNCHED_AT in environment:
         return
@@ -101,14 +101,14 @@ def join(
 
 
 def _end_with(parent: int) -> None:
-    """Ends this process soon after the one that started it: what its engine has lost nothing else would end."""
+    """Ends this process soon after its parent has ended, since nothing else ends a process that its engine has lost."""
     while os.getppid() == parent:
         time.sleep(LOOK_SECONDS)
     os.kill(os.getpid(), signal.SIGKILL)  # it may be inside a collective, where no handler would run
 
 
 def _has_all(environment: Mapping[str, str], specs: Sequence[ProcessSpec]) -> bool:
-    """Returns whether what the strategy reads is there already."""
+    """Returns whether all variables that the strategy reads are already set."""
     return all(name in environment for name in specs[0].environment)
 
 
@@ -119,7 +119,7 @@ def _connect(
     met: Sequence[Arrival],
     place: Place | None,
 ) -> None:
-    """Sets what the strategy reads, and how the hosts reach each other."""
+    """Sets the variables that the strategy reads, and those by which the hosts reach each other."""
     is_one_host = len({each.host for each in met}) == 1
     addresses = [(LOOPBACK if is_one_host else host, port) for host, port in (each.address for each in met)]
     if not is_one_host:
@@ -130,21 +130,21 @@ def _connect(
 
 
 def _set(environment: MutableMapping[str, str], names: Mapping[str, str]) -> None:
-    """Sets the names that have a value and are not set."""
+    """Sets variables that have a value and are not set yet."""
     for name, value in names.items():
         if value:
             environment.setdefault(name, value)
 
 
 def _local(met: Sequence[Arrival], index: int, place: Place | None) -> dict[str, str]:
-    """Returns the place of a process among those of its host, as the engine gave it or as they came."""
+    """Returns the place of a process among those of its host, as the engine gave it or else in the order of the ranks."""
     here = [number for number, each in enumerate(met) if each.host == met[index].host]
     local = here.index(index) if place is None or place.local_rank is None else place.local_rank
     return {"LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(len(here))}
 
 
 def own_host() -> str:
-    """Returns what distinguishes this host from others: its boot, and the network that the process is in."""
+    """Returns an identifier of this host: its boot, and the network namespace of the process."""
     try:
         boot = read_bytes(Path("/proc/sys/kernel/random/boot_id")).decode().strip()
         return f"{boot} {os.stat('/proc/self/ns/net').st_ino}"
@@ -158,13 +158,13 @@ def own_address(towards: str) -> str:
     Args:
         towards: An address in the network of the run; "" if none is known.
     """
-    for each in filter(None, (towards, "192.0.2.1")):  # of no machine (RFC 5737): where packets to others leave
+    for each in filter(None, (towards, "192.0.2.1")):  # no machine has it (RFC 5737): where packets leave
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:
                 probe.connect((each, 9))
                 return probe.getsockname()[0]
             except OSError:
-                continue  # no way leads there
+                continue  # there is no route
     named = [own for _, name in socket.if_nameindex() if (own := address_of(name)) and not own.startswith("127.")]
     return named[0] if named else LOOPBACK
 
@@ -185,7 +185,7 @@ def address_of(interface: str) -> str:
 
 
 def _device() -> str:
-    """Returns the first GPU's name as the driver has it; "" where there is none. No framework is imported for it."""
+    """Returns the name that the driver gives the first GPU, without importing a framework; "" if there is no GPU."""
     try:
         found = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
         text = read_bytes(found[0]).decode(errors="replace") if found else ""
@@ -195,7 +195,7 @@ def _device() -> str:
 
 
 def own_facts() -> dict[str, str]:
-    """Returns the facts of this host that may make a difference."""
+    """Returns facts about this host that may affect speed or numbers."""
     return {
         "host": platform.node(),
         "system": platform.platform(),

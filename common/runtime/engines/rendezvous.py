@@ -1,8 +1,8 @@
-"""How the processes of a run that our launcher did not start meet: by files in the run directory, which all hosts share.
+"""How processes that our launcher did not start meet: by files in the run directory, which all hosts share.
 
-Each process writes `rendezvous-ROLE.json`: a random number of its own, and an address. Process 0 collects them in
-`rendezvous.json`. A process trusts a list only once every process has confirmed the very same one, so files of an earlier attempt
-are never used: no process confirms them.
+Each process writes `rendezvous-ROLE.json`, with a random number and an address. Process 0 collects them in `rendezvous.json`.
+A process trusts a list only once every process has confirmed that very list. Nobody confirms files of an earlier attempt, so
+they are never used.
 """
 
 import dataclasses
@@ -24,14 +24,14 @@ CLOCK_SECONDS = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Arrival:
-    """What a process tells the others when it arrives.
+    """What a process writes for the others when it arrives.
 
     Attributes:
         nonce: A random number, different each time that a process is started.
-        host: What distinguishes its host from others.
+        host: The identifier of its host.
         address: The host's address, and a free port there.
         facts: Its host's name, cores, memory and versions.
-        confirmed: The list that it has confirmed, by its number.
+        confirmed: The version of the list that it has confirmed; "" if none.
     """
 
     nonce: str
@@ -46,7 +46,7 @@ class Collected:
     """The list that process 0 announces.
 
     Attributes:
-        version: Its number, a random one.
+        version: A random number that identifies it.
         complete: Whether every process has confirmed it.
         arrivals: The arrival of each process.
     """
@@ -62,7 +62,7 @@ def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, second
     Args:
         directory: The run directory.
         roles: The roles of all processes, in the topology's order.
-        index: The place of this one.
+        index: The place of this process.
         own: The arrival of this process.
         seconds: How long to wait.
 
@@ -70,7 +70,7 @@ def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, second
         The arrival of each process.
 
     Raises:
-        WorkerFailed: They did not all come in time, or do not share the directory.
+        WorkerFailed: Not all of them came in time, or they do not share the directory.
     """
     deadline = time.monotonic() + seconds
     own = _arrive(directory, roles[index], own)
@@ -98,7 +98,7 @@ def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, second
 
 
 def _arrive(directory: Path, role: str, own: Arrival) -> Arrival:
-    """Writes what a process tells; returns that, with how far its clock is off that of the file server."""
+    """Writes the arrival of a process and returns it; reports a clock that is far off the file system's."""
     _write(directory, role, own)
     if abs(off := time.time() - _file(directory, role).stat().st_mtime) > CLOCK_SECONDS:
         own = dataclasses.replace(own, facts={**own.facts, "clock": f"{off:+.0f} s off"})
@@ -107,7 +107,7 @@ def _arrive(directory: Path, role: str, own: Arrival) -> Arrival:
 
 
 def read_hosts(directory: Path, roles: Sequence[str]) -> tuple[dict[str, str], ...]:
-    """Returns the facts of each host of a run, with its processes; nothing for a run that our launcher started.
+    """Returns the facts about each host of a run, with its processes; empty for a run that our launcher started.
 
     Args:
         directory: The run directory.
@@ -132,7 +132,7 @@ def address_for_others(directory: Path, roles: Sequence[str], role: str) -> str:
     Args:
         directory: The run directory.
         roles: The roles of all processes.
-        role: That of the process.
+        role: The role of the process.
     """
     collected = _collected(directory)
     arrivals = collected.arrivals
@@ -142,7 +142,7 @@ def address_for_others(directory: Path, roles: Sequence[str], role: str) -> str:
 
 
 def find_differences(hosts: Sequence[Mapping[str, str]]) -> str:
-    """Says how the hosts of a run differ in things that may affect speed or numbers; "" if they do not.
+    """Describes how the hosts of a run differ in what may affect speed or numbers; "" if they do not.
 
     Args:
         hosts: As `read_hosts` returns them.
@@ -159,7 +159,7 @@ def find_differences(hosts: Sequence[Mapping[str, str]]) -> str:
 
 
 def forget_rendezvous(directory: Path, roles: Sequence[str]) -> None:
-    """Removes the files with which the processes met.
+    """Removes the files by which the processes met.
 
     Args:
         directory: The run directory.

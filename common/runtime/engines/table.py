@@ -1,7 +1,7 @@
 """The environment variables by which engines tell a process its place: one row for each engine, the innermost first.
 
-An engine may run inside another one: torchrun in an allocation of Slurm, Slurm's tasks in a pod. Each leaves its variables, and
-the innermost counts, because it started the process last.
+An engine may run inside another one: torchrun in an allocation of Slurm, Slurm's tasks in a pod. Each leaves its variables. The
+innermost engine counts, because it is the one that started the process.
 """
 
 import dataclasses
@@ -14,14 +14,14 @@ from samestep.common.runtime.topology import RESTARTS, read_whole
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """The variables in which an engine tells a process its place; "" stands for one that it does not set.
+    """The names of the variables in which an engine tells a process its place; "" stands for one that it does not set.
 
     Attributes:
-        name: Its name in sentences.
-        rank: The number of the process.
-        world: The number of processes.
-        local_rank: The number of the process among those of its host.
-        attempt: How often the processes were started before.
+        name: The engine's name in messages.
+        rank: The variable for the number of the process.
+        world: The variable for the number of processes.
+        local_rank: The variable for the number of the process among those of its host.
+        attempt: The variable for how often the processes were started before.
         address: The variable that contains an address in the network of the processes.
         marker: A variable without which the others do not belong to this engine.
     """
@@ -45,7 +45,7 @@ class Place:
         local_rank: Its number on its host; None if the engine does not say.
         attempt: How often the run was started before.
         address: An address in the network of the run's processes; "" if the engine gives none.
-        around: The engines that this one runs in.
+        around: The engines inside which this one runs, the innermost first.
     """
 
     engine: Engine
@@ -87,7 +87,7 @@ ENGINES = (
 
 
 def engines_of(environment: Mapping[str, str]) -> list[Engine]:
-    """Returns the engines that a process was started by, the innermost first."""
+    """Returns the engines that started a process, the innermost first."""
     found = [each for each in ENGINES if each.rank in environment and each.marker in ("", *environment)]
     return [each for n, each in enumerate(found) if each.rank not in [inner.rank for inner in found[:n]]]
 
@@ -100,7 +100,7 @@ def find_place(environment: Mapping[str, str], processes: int) -> Place | None:
         processes: How many processes the run has.
 
     Raises:
-        ConfigError: The engine started another number of processes, or a variable is not a number.
+        ConfigError: The engine started a different number of processes, or a variable is not a number.
     """
     found = engines_of(environment)
     if not found:
@@ -127,8 +127,8 @@ def said_why(engine: Engine, around: list[Engine] | tuple[Engine, ...]) -> str:
     """Says which engine's variables count if there are several.
 
     Args:
-        engine: The innermost.
-        around: Those around it.
+        engine: The innermost engine.
+        around: The engines around it.
     """
     others = " and ".join(f"{each.rank} of {each.name}" for each in around)
     return f"{engine.rank} of {engine.name} counts before {others}, which started it."
@@ -138,10 +138,10 @@ def refuse_contradiction(rank: int, variable: str, environment: Mapping[str, str
     """Refuses a place given by hand that contradicts the one that an engine gave to the same process.
 
     Args:
-        rank: The place by hand.
+        rank: The place given by hand.
         variable: The variable that gives it.
         environment: `os.environ`.
-        processes: How many processes the run has, as many as the engine has to have started.
+        processes: How many processes the run has; an engine that started a different number is ignored.
 
     Raises:
         ConfigError: They contradict each other.
@@ -157,6 +157,6 @@ def refuse_contradiction(rank: int, variable: str, environment: Mapping[str, str
 
 
 def _address(text: str) -> str:
-    """Returns the first address in a variable: alone, first of a list, or in a URI as Open MPI has it."""
+    """Returns the first address in a variable, which may be alone, first in a list, or in a URI as Open MPI writes it."""
     found = re.match(r"\s*(?:\S*?://)?([^\s,:;/]+)", text)
     return found[1] if found else ""
