@@ -9,7 +9,7 @@ server: {"ended": 1, "code": 0}   (-9: by signal 9)
 
 Above the server is its keeper, see `worker/keeper.py`. It writes into the same pipe, first of all:
 keeper: {"pids": {"server": 4709, "maker": 4708}}
-keeper: {"died": "server", "code": -9}   last of all, if one of them died unasked
+keeper: {"died": "server", "code": -9}   last of all, if one of them died unexpectedly
 """
 
 from typing import TypedDict
@@ -18,7 +18,7 @@ from typing import TypedDict
 class Command(TypedDict, total=False):
     """A command to a server.
 
-    It makes a private network, in place of the last one, with a link for each of `network` workers if there are any; or imports
+    It makes a private network that replaces the last one, with a link for each of `network` workers unless that is 0; or imports
     modules, which later workers then share; or starts worker `start` at a place in that network or outside of it; or sends
     signal `number` to worker `signal`.
     """

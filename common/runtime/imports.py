@@ -1,7 +1,7 @@
-"""How a process imports its framework: a fork server before it forks, or a worker that something else started.
+"""Imports the framework of a process: of a fork server before it forks, or of a worker that something else started.
 
-A fork server also imports the packages that the process that described a user's model imported, but not the user's file. So
-later workers share these imports, which take seconds.
+A fork server also imports the packages that were imported when a user's model was described, but not the user's file. Later
+workers then share these imports, which take seconds.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class Imports:
 
     Attributes:
         modules: Their names, in order.
-        environment: The variables that were set when they were first imported, which packages read then.
+        environment: The variables that had been set when they were first imported; packages may read them.
     """
 
     modules: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Imports:
 
 
 def import_framework(framework: str) -> None:
-    """Imports what the catalogue lists, unless that was done before, and reads the versions that each run's log names."""
+    """Imports the modules that the catalogue lists for a framework, and reads the versions that each run's log names."""
     import_modules(framework_info(framework).preload)
     for package in deciding_packages(framework):
         installed_version(package)
@@ -58,10 +58,10 @@ def installed_version(package: str) -> str:
 
 
 def import_modules(names: Iterable[str]) -> None:
-    """Imports modules that were not imported before.
+    """Imports modules without collecting garbage.
 
-    Objects that an import makes stay. Searching them for garbage meanwhile would take a third of the time; frozen, they stay
-    shared between a fork server and its workers.
+    The objects that an import makes are kept, and searching them for garbage would take a third of the time. Once frozen, they
+    stay shared between a fork server and its workers.
     """
     gc.disable()
     for name in names:
@@ -71,7 +71,7 @@ def import_modules(names: Iterable[str]) -> None:
 
 
 def preload(imports: Imports) -> None:
-    """Imports modules in a process that will fork; of one that fails, the worker that needs it will say so.
+    """Imports modules in a process that will fork. If an import fails, the worker that needs the module reports it.
 
     Raises:
         RuntimeError: An import has started a thread, and a fork would leave its locks held.
@@ -99,12 +99,12 @@ def _set(environment: Mapping[str, str]) -> Iterator[None]:
 
 
 def imported_since(modules: Collection[str], environment: Mapping[str, str], code: Iterable[str]) -> dict[str, object]:
-    """Returns what this process has imported and set since a moment, as fields of `Imports`; the user's own files are left out.
+    """Returns what this process has imported and set since a moment, as fields of `Imports`, without the user's own files.
 
     Args:
         modules: The names of the modules that were imported before.
-        environment: The variables that were set.
-        code: The user's files; the modules beside them are theirs.
+        environment: The environment variables before.
+        code: The user's files; modules next to them count as the user's.
     """
     folders = {str(Path(path).parent) + os.sep for path in code}
 
@@ -119,7 +119,7 @@ def imported_since(modules: Collection[str], environment: Mapping[str, str], cod
 
 
 def own_modules() -> dict[str, str]:
-    """Returns the files of modules that were not installed, such as those beside the user's file, with their digests."""
+    """Returns the files of modules that are not installed, such as those next to the user's file, with their digests."""
     standard = sysconfig.get_path("stdlib") + os.sep
     main = getattr(sys.modules["__main__"], "__file__", None)
     found = {}

@@ -1,4 +1,4 @@
-"""Checks that a result is complete, and that the files beside it are of the same run."""
+"""Checks that a result is complete, and that the files next to it belong to the same run."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ELSEWHERE = ("out", "described")
 """The fields of a request that say where its files were, which may have been moved."""
 _NOT_ALWAYS_THERE = "metric_value"
-"""Metrics that may be missing: there is no AUC of examples of a single class."""
+"""The field that may be NaN, since there is no AUC for examples of a single class."""
 _MOST_WHOLE = 2**63
 """Larger than any count of bytes. Whole numbers in JSON have no limit, but programs that read them do."""
 _MOST_REAL = 1e100
@@ -32,14 +32,14 @@ _REPEATED = ("framework", "strategy", "workload", "mesh", "dtype", "seed", "opti
 
 
 def check_request(directory: Path, config: object) -> None:
-    """Refuses a result whose directory has the request of another run.
+    """Refuses a result whose directory holds the request of another run.
 
     Args:
-        directory: The run directory; it may hold the result alone.
+        directory: The run directory; it may hold nothing but the result.
         config: The request in the result, as JSON.
 
     Raises:
-        ConfigError: It is not that of `config.json`, or that cannot be read.
+        ConfigError: The request differs from `config.json`, or that file cannot be read.
     """
     path = directory / "config.json"
     if not os.path.lexists(path):
@@ -59,7 +59,7 @@ def check_request(directory: Path, config: object) -> None:
 
 
 def check_losses(directory: Path, first_step: int, losses: tuple[float, ...]) -> Log | None:
-    """Refuses a run whose `metrics.jsonl` does not have the losses that the run had.
+    """Refuses a run whose `metrics.jsonl` does not hold the losses of the run.
 
     Args:
         directory: The run directory.
@@ -67,14 +67,14 @@ def check_losses(directory: Path, first_step: int, losses: tuple[float, ...]) ->
         losses: One loss per step.
 
     Returns:
-        The log; None where there is none to look at.
+        The log; None if there is none to check.
 
     Raises:
-        ConfigError: It is missing, damaged, of another run, or not complete.
+        ConfigError: The log is missing, damaged, of another run, or not complete.
     """
     path = directory / METRICS
     lies_alone = not (os.path.lexists(path) or os.path.lexists(directory / "config.json"))
-    if lies_alone or not losses:  # a step that was compiled only has none
+    if lies_alone or not losses:  # a step that was only compiled has none
         return None
     log = read_log(directory)
     found = log.losses
@@ -91,7 +91,7 @@ def check_result(path: Path, values: object, result: "RunResult") -> None:
     Args:
         path: The file of the result.
         values: The result as JSON.
-        result: The result that was made of them.
+        result: The result that was made from them.
 
     Raises:
         ConfigError: The result is wrong; the message says where.
@@ -102,7 +102,7 @@ def check_result(path: Path, values: object, result: "RunResult") -> None:
 
 
 def _contradictions(result: "RunResult") -> Iterator[str]:
-    """Finds what in a result contradicts the rest of it."""
+    """Yields what in a result contradicts the rest of it."""
     config, taken = result.config, len(result.losses)
     try:
         check_asked(config)
@@ -123,7 +123,7 @@ def _contradictions(result: "RunResult") -> Iterator[str]:
 
 
 def check_asked(config: RunConfig) -> None:
-    """Refuses a request that cannot have been made, as far as that can be seen without its data.
+    """Refuses an invalid request, as far as it can be checked without its data.
 
     Raises:
         ConfigError: A value is not of its type or not valid, or there is no such strategy or option.
@@ -136,13 +136,13 @@ def check_asked(config: RunConfig) -> None:
 
 
 def check_error(directory: Path) -> None:
-    """Refuses an `error.json` that says nothing of how the run ended.
+    """Refuses an `error.json` that does not say how the run ended.
 
     Args:
         directory: The directory of a run without a result; it need not hold an error.
 
     Raises:
-        ConfigError: It is damaged.
+        ConfigError: The file is damaged.
     """
     path = directory / "error.json"
     if not os.path.lexists(path):
@@ -160,7 +160,7 @@ def check_error(directory: Path) -> None:
 
 
 def _damages(values: object, made: object, place: str) -> Iterator[str]:
-    """Finds what no run writes in some values: unknown fields, and numbers that nobody measures."""
+    """Yields what no run writes: unknown fields, and numbers that cannot have been measured."""
     if isinstance(values, dict):
         known = _names(type(made)) if dataclasses.is_dataclass(made) and not isinstance(made, type) else None
         for name, each in values.items():
@@ -179,7 +179,7 @@ def _damages(values: object, made: object, place: str) -> Iterator[str]:
 
 
 def _are_losses(values: list[object]) -> bool:
-    """Returns whether a list holds measured real numbers and nothing else, as the losses of a run are: there may be a million."""
+    """Returns whether a list holds only plausible real numbers, as the losses of a run do; there may be a million of them."""
     return set(map(type, values)) == {float} and all(abs(each) < _MOST_REAL for each in values)  # pyrefly: ignore
 
 
@@ -194,7 +194,7 @@ def _short(value: object) -> str:
 
 
 _COMPLETE = ("mesh", "steps", "batch_size", "optimizer", "learning_rate")
-"""The fields that a request has once it was parsed."""
+"""The fields that are always set in a parsed request."""
 _RULES: Mapping[str, Callable[["RunResult"], object]] = {
     "it predicts no device": lambda r: r.predicted.footprints,
     "config is not complete": lambda r: None not in [getattr(r.config, name) for name in _COMPLETE],

@@ -3,7 +3,7 @@
 DEVICE = "cable"
 """The network device of each process."""
 MAX_LINKED = 250
-"""Processes. A message carries at most 253 descriptors (SCM_MAX_FD)."""
+"""The most processes with links. A message carries at most 253 descriptors (SCM_MAX_FD)."""
 
 
 def address(place: int) -> str:

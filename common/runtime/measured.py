@@ -1,4 +1,4 @@
-"""What one process of a run measured and under which conditions, and how such a record is read from JSON."""
+"""The measurements of one process of a run, the conditions under which it ran, and how they are read from JSON."""
 
 import dataclasses
 import functools
@@ -14,19 +14,20 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 LEAST_CORE_SECONDS = 1.0
-"""The kernel counts whole ticks of a few milliseconds: with some hundred ticks, a share is accurate to a few percent."""
+"""The core time from which shares are computed. The kernel counts ticks of a few milliseconds, so that after some hundred ticks
+a share is accurate to a few percent."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Watched:
-    """What one process watched, from the start of its first timed window to the end of its last.
+    """Disturbances that one process saw, from the start of its first timed window to the end of its last.
 
     Attributes:
         order_sha256: The SHA-256 digest of the first batches' indices into the data.
-        compilations: The functions that it compiled or traced meanwhile.
-        core_seconds: The available seconds of the run's cores; 0 if this process did not watch them, like the next two.
-        busy_core_seconds: The part of these spent in processes, of the run and others.
-        stolen_core_seconds: The part of these that other virtual machines had.
+        compilations: How many functions it compiled or traced.
+        core_seconds: The seconds that passed, summed over the run's cores; 0, like the next two, if it did not watch them.
+        busy_core_seconds: The part of these spent in processes, of this run and others.
+        stolen_core_seconds: The part of these that other virtual machines took.
     """
 
     order_sha256: str = ""
@@ -38,14 +39,14 @@ class Watched:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """The conditions under which a run was timed, beside its request; each is None or "" if it was not watched.
+    """The conditions under which a run was timed, in addition to its request; each is None or "" if it was not watched.
 
     Attributes:
         num_parameters: The number of parameters of the model.
         order_sha256: The SHA-256 digest of the first batches' indices into the data.
-        compilations: The functions that its processes compiled or traced while the clock ran.
-        others_share: The share of its cores' time that other processes had while the clock ran.
-        stolen_share: The share that other virtual machines had.
+        compilations: How many functions its processes compiled or traced while the clock ran.
+        others_share: The share of its cores' time that other processes took while the clock ran.
+        stolen_share: The share that other virtual machines took.
     """
 
     num_parameters: int | None = None
@@ -57,17 +58,17 @@ class Conditions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What a whole process used, the framework included.
+    """The resources that a whole process used, including its framework.
 
     Attributes:
         role: The process.
         rank: The rank of the process.
         sent_bytes_per_step: The bytes sent over TCP.
         received_bytes_per_step: The bytes received over TCP.
-        sent_away_bytes_per_step: The part of what is sent that goes to other hosts.
-        received_away_bytes_per_step: The part of what is received that comes from them.
-        peak_rss_bytes: The most memory it has had.
-        cpu_seconds: The time that its threads had a core, from the first timed window to the end of the last.
+        sent_away_bytes_per_step: The part of the sent bytes that goes to other hosts.
+        received_away_bytes_per_step: The part of the received bytes that comes from other hosts.
+        peak_rss_bytes: The most resident memory it has had.
+        cpu_seconds: The time that its threads were on a core, from the first timed window to the end of the last.
         busy_seconds: The processor time of its threads in the observed step. Observing adds to it. None, like the next one, for
             devices other than CPUs, whose time belongs to no process.
         idle_seconds: The rest of that step on its devices, in which it waited for others or for a core.
@@ -92,7 +93,7 @@ class Saves:
     Attributes:
         steps: The steps of the checkpoints that are on the disk.
         stall_seconds: How long training waited for each checkpoint that was begun.
-        write_seconds: How long a thread then took, beside training, to write each checkpoint that is on the disk.
+        write_seconds: How long a thread then took, during training, to write each checkpoint that is on the disk.
         skipped: How many were due while the one before was still being written.
         failed: Why each of the others is not on the disk.
     """
@@ -106,7 +107,7 @@ class Saves:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Measured(Usage):
-    """What one process measured; a process that only compiled a step has defaults for everything about training.
+    """The measurements of one process. If it only compiled a step, everything about training has its default.
 
     Attributes:
         first_step: The number of the first step.
@@ -115,25 +116,25 @@ class Measured(Usage):
         window_seconds: Their seconds.
         step_times: Counts of the seconds of the steps after the first one, as in `judging.percentiles`; empty if the call that
             takes a step does not wait for it.
-        losses: One for each step, on rank 0.
+        losses: One loss for each step, on rank 0.
         metric_value: The metric on the held-out examples; None except on rank 0.
         sends: What the process sent in the observed step, in order.
         footprints: The footprints of every device that the process can report.
         measures: The strategy's own quantities.
-        served: The processes that only serve; on rank 0.
+        served: The usage of the processes that only serve, on rank 0.
         dataset_sha256: The SHA-256 digest of the data.
         device_note: As in `Hardware`, like the next two fields.
         backend: What carried the exchanges.
         emulation: What ran instead of the strategy's own API.
         compiled: The step that was compiled, if none was taken.
-        startup_seconds: From the start of the run to that of its first step. Importing the framework is part of it, unless
-            a comparison did so before its first row.
+        startup_seconds: The time from the start of the run to the start of its first step. It includes the import of the
+            framework, unless a comparison imported it before its first row.
         cores: The CPU cores that the process was bound to.
-        attempt: Counted from 1 where something restarts the process.
+        attempt: The number of the attempt, from 1.
         resumed_at: The step of the checkpoint from which this attempt continued; None if it began where the run begins.
         saves: The checkpoints of this attempt.
         versions: The versions of Python and the packages that decide numbers.
-        watched: What disturbed the timed windows.
+        watched: The disturbances of the timed windows.
         step_parts: How the seconds of a step of this process are spent; None if `no_parts` says why.
         no_parts: Why there are no parts, in words.
     """
@@ -166,7 +167,7 @@ class Measured(Usage):
 
 @functools.cache
 def adapter(kind: type) -> "pydantic.TypeAdapter":
-    """Makes the validator of a dataclass, which takes longer than using it."""
+    """Makes the validator of a dataclass, once, since that takes longer than using it."""
     import pydantic  # here: no command needs it before it has a result to read
 
     return pydantic.TypeAdapter(kind)
@@ -177,7 +178,7 @@ def validate(kind: type[Value], values: object, what: str) -> Value:
 
     Args:
         kind: The dataclass.
-        values: As JSON gives them.
+        values: The plain values, as read from JSON.
         what: Where they come from, for the message.
 
     Raises:
@@ -192,12 +193,12 @@ def validate(kind: type[Value], values: object, what: str) -> Value:
 
 
 def conditions(num_parameters: int, watched: Sequence[Watched], cpu_seconds: float) -> Conditions:
-    """Puts together what the processes of a run watched.
+    """Combines what the processes of a run watched.
 
     Args:
         num_parameters: The number of parameters of the model.
         watched: What each process watched, rank 0 first, which also watched the cores.
-        cpu_seconds: The seconds of the cores that all processes of the run had.
+        cpu_seconds: The seconds that all processes of the run together were on a core.
     """
     first = watched[0]
     spent = {"others_share": first.busy_core_seconds - cpu_seconds, "stolen_share": first.stolen_core_seconds}

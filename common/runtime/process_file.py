@@ -16,7 +16,7 @@ from samestep.common.steps.log import METRICS_BYTES
 DONE = "done"
 """The phase of a process that has written what it measured."""
 EVALUATE = "evaluate"
-"""The phase in which the steps that a process shows are held-out examples."""
+"""The phase in which a process shows the number of evaluated examples in place of the step."""
 _READS, _WRITE_SECONDS = 10, 0.001
 """How often a file that is half written is read again, and the seconds between two attempts."""
 
@@ -27,7 +27,7 @@ class Life:
 
     Attributes:
         seen: When it wrote, in seconds since the epoch; 0 if it never did.
-        phase: Where it was; "" if it never wrote.
+        phase: The phase it was in; "" if it never wrote.
         step: How many steps it had taken.
         endpoint: The name of its usage endpoint; "" if it has none.
     """
@@ -48,7 +48,7 @@ def read_life(directory: Path, role: str) -> Life:
     path = _path(directory, role)
     for _ in range(_READS):
         try:
-            # Of a million steps it is large at the end.
+            # After a million steps the file is large.
             seen, text = path.stat().st_mtime, read_bytes(path, METRICS_BYTES)
         except (OSError, Unreadable):
             break
@@ -136,7 +136,7 @@ class ProcessFile:
         return {"role": self.role, "rank": self.rank}
 
     def _write_in_place(self, text: bytes) -> None:
-        """Writes while the clock may run: to replace the file would wait for the disk, for milliseconds on ext4."""
+        """Overwrites the file, since the clock may be running. Replacing it would wait milliseconds for the disk on ext4."""
         descriptor = reopen(_path(self.directory, self.role))
         try:
             os.pwrite(descriptor, text, 0)

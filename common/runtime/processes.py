@@ -20,9 +20,9 @@ class Process(NamedTuple):
     """A process as it was when /proc was read.
 
     Attributes:
-        pid: Its number, which another process may have later.
-        started: When it started, in ticks of the clock since the boot; with the number it is unique.
-        parent: The number of its parent.
+        pid: Its process id, which another process may have later.
+        started: When it started, in clock ticks since the boot; together with the id this is unique.
+        parent: The process id of its parent.
         state: One letter, as in proc(5).
         name: The name of its program.
     """
@@ -35,13 +35,13 @@ class Process(NamedTuple):
 
     @property
     def is_alive(self) -> bool:
-        """Whether this very process is still there; one that has ended and waits for its parent is not."""
+        """Returns whether this very process still runs; a process that has ended and waits for its parent does not."""
         now = look(self.pid)
         return now is not None and now.started == self.started and now.state not in _ENDED
 
 
 def look(pid: int) -> Process | None:
-    """Looks at a process; None if there is none of this number."""
+    """Returns a process as it is now; None if there is none with this id."""
     try:
         before, _, after = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")
     except OSError:
@@ -73,7 +73,7 @@ def read_environment(pid: int) -> list[bytes]:
 
 
 def is_stopped(pid: int) -> bool:
-    """Returns whether a process is stopped, as SIGSTOP or a debugger does it."""
+    """Returns whether a process is stopped, for example by SIGSTOP or a debugger."""
     seen = look(pid)
     return seen is not None and seen.state in STOPPED
 
@@ -82,7 +82,7 @@ def descendants(roots: Iterable[int]) -> list[Process]:
     """Returns processes and everything that they started, directly or not, without those that have ended.
 
     Args:
-        roots: The numbers of the processes.
+        roots: The ids of the processes.
     """
     every = [seen for path in Path("/proc").glob("[0-9]*") if (seen := look(int(path.name))) is not None]
     children: dict[int, list[int]] = {}
@@ -98,10 +98,10 @@ def descendants(roots: Iterable[int]) -> list[Process]:
 
 
 def kill_all(remaining: Callable[[], list[Process]]) -> list[Process]:
-    """Kills processes, and what they start meanwhile, until none is left; returns those that are still there after a while.
+    """Kills processes, and what they start meanwhile, until none is left; gives up after a while and returns the rest.
 
     Args:
-        remaining: Returns those that are still there.
+        remaining: Returns the processes that are left.
     """
     deadline = time.monotonic() + _KILL_SECONDS
     while (left := remaining()) and time.monotonic() < deadline:
@@ -116,8 +116,8 @@ def module_line(module: str, *arguments: str) -> list[str]:
     """Returns the command that runs one of our modules; a `queue.py` in the current folder does not shadow Python's.
 
     Args:
-        module: Its name, below `samestep`.
-        arguments: Its arguments.
+        module: The name of the module, which begins with `samestep`.
+        arguments: Its command-line arguments.
     """
-    is_ours = Path.cwd() == Path(__file__).parents[3]  # perhaps not installed, and found nowhere else
+    is_ours = Path.cwd() == Path(__file__).parents[3]  # it may not be installed, but is found here
     return [sys.executable, *([] if is_ours else ["-P"]), "-m", module, *arguments]

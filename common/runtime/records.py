@@ -1,4 +1,4 @@
-"""What a run measured: RunResult, composed of what each process measured."""
+"""The result of a run, composed of the measurements of its processes."""
 
 import dataclasses
 from pathlib import Path
@@ -22,14 +22,14 @@ SCHEMA_VERSION = 4
 class Throughput:
     """Examples per second over the timed windows of one run.
 
-    The spread of the windows is no interval for what another run will measure: where processes are placed and what else
-    the machine does are the same in all windows of a run.
+    The spread of the windows is not an interval for what another run will measure, since the placement of processes and the
+    other work of the machine are the same in all windows of a run.
 
     Attributes:
         median: The median of the windows.
-        slowest_window: The slowest window; None if it was not noted, like the next one.
+        slowest_window: The slowest window; None, like the next one, if it was not recorded.
         fastest_window: The fastest window.
-        windows: How many there are.
+        windows: The number of windows.
     """
 
     median: float
@@ -42,7 +42,7 @@ class Throughput:
 class DeviceRow(Footprint, Usage):
     """One device of one process: its footprint, and what the whole process used.
 
-    What a process sent and received is on the row of its first device, like its busy and idle seconds.
+    The bytes that a process sent and received are in the row of its first device, like its busy and idle seconds.
 
     Attributes:
         measures: The strategy's own quantities.
@@ -78,7 +78,7 @@ class HostBytes:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunIdentity:
-    """What ran: everything that affects the numbers, and the machine, or `hosts` if an engine started the processes."""
+    """Everything that affects the numbers of a run, and the machine, or `hosts` if an engine started the processes."""
 
     schema_version: int
     config: RunConfig
@@ -105,23 +105,23 @@ class RunIdentity:
 
     @property
     def name(self) -> str:
-        """The strategy: `torch:ddp`."""
+        """The strategy with its framework, such as `torch:ddp`."""
         return f"{self.framework}:{self.strategy}"
 
     @property
     def is_oracle(self) -> bool:
-        """Whether the oracle took the steps."""
+        """Returns whether the oracle took the steps."""
         return self.name == ORACLE
 
     @property
     def arithmetic(self) -> str:
-        """The type in which forward and backward were computed."""
+        """The dtype in which the forward and backward passes were computed."""
         return self.config.techniques.arithmetic(self.dtype)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunCurve:
-    """The steps, from the log of the run, and the verdict on them. `state_sha256` is "" unless it was requested."""
+    """The steps of a run, from its log, and the verdict on them. `state_sha256` is "" unless it was requested."""
 
     first_step: int
     steps: int
@@ -135,7 +135,7 @@ class RunCurve:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunLedger:
-    """The bytes of a step: predicted, and measured by device, and by host if there are several; or by a compiler."""
+    """The bytes of a step: predicted, and measured per device, and per host if there are several; or found by a compiler."""
 
     predicted: Ledger
     exchanges: tuple[Exchange, ...]
@@ -157,18 +157,18 @@ class RunLedger:
 
     @property
     def state_bytes(self) -> int | None:
-        """The state of the device that holds most; None without devices."""
+        """The bytes of state on the device that holds the most; None without devices."""
         return self.measured.state_bytes
 
     @property
     def activations_bytes(self) -> int | None:
-        """The activations of the device that keeps most; None where they were not measured."""
+        """The bytes of activations on the device that keeps the most; None if they were not measured."""
         return self.measured.activations_bytes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSpeed:
-    """How long it took, under which conditions, and how the median step's seconds are spent, unless `no_parts` says why not."""
+    """The speed of a run, its conditions, and how the median step's seconds are spent, unless `no_parts` says why not."""
 
     examples_per_second: Throughput | None
     step_seconds_median: float | None
@@ -182,7 +182,7 @@ class RunSpeed:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunAttempts:
-    """How a run that was cut off was continued, and what it saved.
+    """How an interrupted run was continued, and what it saved.
 
     Attributes:
         resumed_at: The step of the checkpoint from which the last attempt continued; None if it took every step.
@@ -207,12 +207,12 @@ class RunResult(RunAttempts, RunSpeed, RunLedger, RunCurve, RunIdentity):
 
     @property
     def is_trained(self) -> bool:
-        """Whether a framework took the steps: they are not the oracle's, and not one that was compiled only."""
+        """Returns whether a framework took the steps, i.e. the oracle did not, and the step was not only compiled."""
         return not self.is_oracle and self.compiled is None
 
 
 def load_result(directory: Path) -> RunResult:
-    """Reads the result of a run, if it is complete and the files beside it are of the same run.
+    """Reads the result of a run, if it is complete and the files next to it belong to the same run.
 
     Raises:
         ConfigError: There is no result, it is invalid, or the files are of another run.

@@ -1,4 +1,4 @@
-"""Stack dumps: find where a process hangs or crashes in native code, from the stacks of its threads in its log."""
+"""Finds where a process hangs or crashes in native code, from the stacks of its threads in its log."""
 
 import dataclasses
 import faulthandler

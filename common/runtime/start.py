@@ -37,7 +37,7 @@ def read_start(run: Run, start_from: str) -> TrainState:
     groups = {"params": state.params, **state.slots}
     params = run.workload.model.params()
     _check_arrays(run, {name: param.shape for name, param in params.items()}, state.params, opening, remedy)
-    if run.workload.model.facts.has_oracle:  # otherwise buffers may be others in another framework
+    if run.workload.model.facts.has_oracle:  # else another framework may have other buffers
         groups["buffers"] = state.buffers
         buffers = {name: buffer.shape for name, buffer in initial_buffers(run.workload.model).items()}
         _check_arrays(run, buffers, state.buffers, opening, remedy)
@@ -59,7 +59,7 @@ def read_start(run: Run, start_from: str) -> TrainState:
 
 
 def _read(run: Run, path: Path) -> TrainState:
-    """Reads a state: ours, or what others wrote."""
+    """Reads a state that we or another program wrote."""
     if not is_foreign(path):
         return read_saved(path)
     try:
@@ -71,7 +71,7 @@ def _read(run: Run, path: Path) -> TrainState:
 
 
 def _check_residuals(run: Run, state: TrainState, given: str) -> None:
-    """Refuses what ranks keep of parameters of other shapes, or that is not finite."""
+    """Refuses local state that does not have the shapes of its parameters, or is not finite."""
     params = run.workload.model.params()
     for key, array in ((key, array) for arrays in state.local for key, array in arrays.items()):
         kind, _, name = key.partition("/")
@@ -91,12 +91,12 @@ def _check_residuals(run: Run, state: TrainState, given: str) -> None:
 def _check_arrays(
     run: Run, wanted: Mapping[str, Shape], held: Mapping[str, np.ndarray], opening: str, remedy: str
 ) -> None:
-    """Refuses other names or shapes than those of the model.
+    """Refuses arrays whose names or shapes are not those of the model.
 
     Args:
         run: What is trained.
-        wanted: The shapes that they have in the run.
-        held: What the state has: one of them, or one kind of optimizer state.
+        wanted: The shapes that the run has, by name.
+        held: Arrays of the state: the parameters, the buffers, or one kind of optimizer state.
         opening: The opening of the message.
         remedy: The end of the message.
     """

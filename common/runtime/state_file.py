@@ -31,22 +31,22 @@ def write_state(directory: Path, state: TrainState) -> None:
 
 
 def to_bytes(state: TrainState) -> bytes:
-    """Returns what `state.npz` would hold."""
+    """Returns the bytes of a `state.npz`."""
     file = io.BytesIO()
     dump_state(file, state)
     return file.getvalue()
 
 
 def from_bytes(data: bytes) -> TrainState:
-    """Returns the inverse of `to_bytes`."""
+    """Inverts `to_bytes`."""
     return unflatten(load_arrays(io.BytesIO(data), (), len(data)))
 
 
 def dump_state(file: IO[bytes], state: TrainState) -> None:
-    """Writes what `state.npz` holds.
+    """Writes a state in the format of `state.npz`.
 
     Args:
-        file: Open to write, from its beginning.
+        file: A file that is open for writing, at its beginning.
         state: The state of the whole model.
     """
     nested: dict[str, Mapping[str, object]] = {"params": state.params, "buffers": state.buffers}
@@ -54,7 +54,7 @@ def dump_state(file: IO[bytes], state: TrainState) -> None:
     nested |= {f"local/{rank}": values for rank, values in enumerate(state.local)}
     nested["counts"] = {name: np.int64(count) for name, count in state.counts.items()}
     arrays: FieldValues = {f"{group}/{name}": each for group, values in nested.items() for name, each in values.items()}
-    if state.skipped:  # which few states have, and earlier versions cannot read
+    if state.skipped:  # few states have it, and earlier versions cannot read it
         arrays["skipped"] = np.int64(state.skipped)
     save_arrays(file, {"step": np.int64(state.step), **arrays})
 
@@ -64,11 +64,11 @@ def read_state(directory: Path, asked: str = "--start-from", names: Collection[s
 
     Args:
         directory: The run directory.
-        asked: What named it.
+        asked: The flag that named it, for messages.
         names: The arrays to read, as `read_arrays` takes them; by default all. The state lacks the others.
 
     Raises:
-        ConfigError: The directory holds none.
+        ConfigError: The directory holds no readable state.
     """
     try:
         return unflatten(read_arrays(directory / STATE, names))
@@ -80,7 +80,7 @@ def read_state(directory: Path, asked: str = "--start-from", names: Collection[s
 
 
 def digest_state(directory: Path) -> str:
-    """Returns the SHA-256 of every bit of a state that a run left, with names and shapes; "" if none can be read here.
+    """Returns the SHA-256 digest of a run's state, including names, dtypes and shapes; "" if no state can be read here.
 
     Only one of its arrays is in memory at a time.
     """
@@ -118,7 +118,7 @@ def unflatten(arrays: Mapping[str, np.ndarray]) -> TrainState:
         elif path not in ("step", "skipped"):
             raise Unreadable(f"{path} is not part of a state")
     ranks = tuple(local.get(rank, {}) for rank in range(max(local, default=-1) + 1))
-    # Files of earlier versions have a list, in what the ranks keep.
+    # Files of earlier versions have a list of the skipped steps in the local state of each rank.
     skipped = arrays.get("skipped", np.int64(len(ranks[0].get(SKIPPED, ())) if ranks else 0))
     step = _count("step", arrays.get("step"))
     return TrainState(step, params, slots, buffers, ranks, _count("skipped", skipped, step), counts)

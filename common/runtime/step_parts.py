@@ -23,8 +23,8 @@ class StepParts:
     """The parts of a step, in seconds, which add up to the step. For a run, they are scaled to its median timed step.
 
     Attributes:
-        computing_seconds: A device of the process computed: an operator ran, in passes or anywhere but in the update.
-        update_seconds: An operator of the update ran; None if these cannot be told apart, and are part of `computing_seconds`.
+        computing_seconds: A device of the process computed: an operator ran, in a pass or anywhere else but in the update.
+        update_seconds: An operator of the update ran; None if these cannot be told apart and count as `computing_seconds`.
         waiting_seconds: Blocked in a run of several processes: for an exchange, or for a process that is behind.
         idle_seconds: Ready, but without a core; or, in a run of one process, blocked.
         python_seconds: On a core, but not in an operator: Python, and the framework's own bookkeeping. It is 0 if Python cannot
@@ -71,7 +71,7 @@ class AccountedSteps:
         start_ns: The start of the first, as `time.time_ns()`.
         end_ns: The end of the last.
         steps: The number of steps.
-        accounts: The account of each thread meanwhile, by its number; the thread that took the steps is first.
+        accounts: Thread id -> its account over these steps; the thread that took the steps is first.
         waits: Whether the run has other processes, for which a blocked one waits.
         devices: How many devices this process drives, times the threads of each.
     """
@@ -89,13 +89,13 @@ class AccountedSteps:
         return (self.end_ns - self.start_ns) / 1e9 / self.steps
 
     def parts(self, computing: float, update: float | None, python: float, ready: float) -> StepParts:
-        """Makes the parts of a step; the rest is blocked, and no part is larger than what the parts before it leave.
+        """Makes the parts of a step. The rest of the step is blocked, and no part is larger than what the parts before it leave.
 
         Args:
-            computing: Seconds of a step, as in `StepParts`, like the following.
+            computing: The seconds in which operators ran, per step like all the others.
             update: The seconds of the update; None if they are part of `computing`.
             python: The seconds on a core outside of operators.
-            ready: The seconds without a core.
+            ready: The seconds in which threads were ready but had no core.
         """
         left, taken = self.seconds, []
         for each in (computing, update or 0.0, python, ready):
@@ -114,16 +114,16 @@ class AccountedSteps:
     def parts_by_operators(
         self, ran: float, updating: float | None, taking: float, numbers: Collection[int]
     ) -> StepParts:
-        """Makes the parts from when operators ran.
+        """Makes the parts from the times at which operators ran.
 
-        An operator lasts until it is done, also while its thread has no core. The kernel's accounts show the share of that
-        time, which is subtracted from every operator alike.
+        The time of an operator includes that in which its thread has no core. The kernel's accounts show the share of that
+        time, which is subtracted from all operators alike.
 
         Args:
             ran: The seconds of a step in which any operator ran.
             updating: The seconds in which an operator of the update ran; None if these cannot be told apart.
             taking: The seconds in which the thread that takes the steps was in an operator.
-            numbers: The threads that operators ran on.
+            numbers: The ids of the threads on which operators ran.
         """
         first = next(iter(self.accounts))
         those = [each for number, each in self.accounts.items() if number in numbers or number == first]
@@ -135,7 +135,7 @@ class AccountedSteps:
         return self.parts(share * (ran - (updating or 0.0)), update, python, without)
 
     def parts_by_threads(self, computes: str = "") -> StepParts:
-        """Makes the parts from the core time of threads alone.
+        """Makes the parts from the core time of threads only.
 
         Args:
             computes: The prefix of the names of threads that run operators; by default the thread that takes the steps does.
@@ -168,7 +168,7 @@ SplitSteps = Callable[[Callable[[], AccountedSteps]], StepParts]
 
 
 def read_threads(tasks: Path = _TASKS) -> dict[int, Thread]:
-    """Reads the kernel's accounts of this process's threads, the main one first; only that one's time if the kernel keeps none.
+    """Reads the kernel's accounts of this process's threads, the main one first; if there are none, the time of that one only.
 
     Args:
         tasks: The kernel's folder of these threads.
@@ -188,7 +188,7 @@ def used(before: dict[int, Thread], after: dict[int, Thread]) -> dict[int, Threa
 
     Args:
         before: The first reading.
-        after: The second reading; a thread that is only in this one began meanwhile.
+        after: The second reading; a thread that is only in this one began in between.
     """
     nothing = Thread("", 0, 0)
     return {

@@ -18,7 +18,7 @@ from samestep.common.strategy import ProcessSpec, Run
 LAUNCHED_AT = "SAMESTEP_LAUNCHED_AT"
 """Set by our launcher: the time of the command (`time.time()`)."""
 LAUNCHER = "SAMESTEP_LAUNCHER"
-"""Set by our fork server: number and start of the process of our launcher."""
+"""Set by our fork server: the id and the start time of our launcher's process."""
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 """How often the processes were started before; set by torchrun and our launcher."""
 UNEVALUATED = "SAMESTEP_UNEVALUATED"
@@ -88,7 +88,7 @@ def tf_cluster(
     tasks = [(job, index) for job, count in jobs.items() for index in range(count)]
     addresses = {task: f"${{host{rank}}}:${{port{rank}}}" for rank, task in enumerate(tasks)}
     cluster = {job: [addresses[job, index] for index in range(count)] for job, count in jobs.items()}
-    shared = json.dumps(cluster)  # once: of a thousand processes it is long
+    shared = json.dumps(cluster)  # once: for a thousand processes it is long
     return [
         ProcessSpec(
             f"{job}-{index}",
@@ -108,11 +108,11 @@ def _check_count(processes: int) -> None:
 
 
 def bypass_proxies(hosts: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Makes the variables with which a process connects to its peers directly even where `http_proxy` is set, which gRPC obeys.
+    """Returns variables with which a process connects to its peers directly even if `http_proxy` is set, which gRPC obeys.
 
     Args:
         hosts: The hosts of the peers.
-        environment: Says which other hosts are reached directly.
+        environment: Its variables may name other hosts that are reached directly.
     """
     peers = ",".join(dict.fromkeys(hosts))
     return {name: ",".join(filter(None, [environment.get(name), peers])) for name in ("no_proxy", "NO_PROXY")}
@@ -162,11 +162,11 @@ def read_whole(environment: Mapping[str, str], name: str, least: int, most: int)
     Args:
         environment: `os.environ`.
         name: The name of the variable.
-        least: The smallest that is valid.
-        most: The largest.
+        least: The smallest valid number.
+        most: The largest valid number.
 
     Raises:
-        ConfigError: It is no whole number, or out of bounds.
+        ConfigError: The variable is not a whole number, or is out of bounds.
     """
     text = environment[name]
     if not re.fullmatch("[0-9]{1,9}", text) or not least <= int(text) <= most:

@@ -170,7 +170,7 @@ class Launcher:
             The request with the folder of the description, which exists as long as this launcher.
 
         Raises:
-            ConfigError: The file, the model or the data are not what they have to be.
+            ConfigError: The file, the model or the data are invalid.
             Unavailable: The framework is not installed.
             WorkerFailed: The worker died, or took too long.
         """

@@ -1,7 +1,7 @@
-"""Processes that end with the one that started them, even if processes between the two have ended before.
+"""Makes processes end with the one that started them, even if processes between the two have ended before.
 
-A process that adopts orphans is the parent of every process below it whose own parent has ended, even of one that became a
-daemon. So it can end all of them by their numbers: the number of a child is its own until its parent has waited for it.
+A process that adopts orphans becomes the parent of every descendant whose own parent has ended, even of a daemon. It can end
+all of them by their ids, since the id of a child is not used again until its parent has waited for it.
 
 References:
     PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG in prctl(2); /proc/PID/task/TID/children in proc(5).
@@ -20,10 +20,10 @@ from samestep.common.runtime.processes import look
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None)
 GRACE_SECONDS = 0.5
-"""How long processes that have lost their parent may clean up: Python's resource tracker then removes shared memory, and
-ends."""
+"""How long processes that have lost their parent may take to clean up; Python's resource tracker, for one, then removes shared
+memory and ends."""
 END_SECONDS = 10.0
-"""How long the system may take to remove a process that was killed: its memory goes first."""
+"""How long the system may take to remove a process that was killed; it frees the memory first."""
 _PAUSE_SECONDS = 0.01
 
 
@@ -36,7 +36,7 @@ def end_with_parent(parent: int, number: int) -> None:
     """Makes the kernel send this process a signal when the thread that started it ends.
 
     Args:
-        parent: The number of its parent, which may have ended already.
+        parent: The process id of its parent, which may have ended already.
         number: The number of the signal.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, number)
@@ -54,7 +54,7 @@ def reap() -> Iterator[tuple[int, int]]:
 def end_children() -> bool:
     """Ends every descendant of this process, which adopts orphans; returns whether none is left.
 
-    They first get time to end by themselves. A process of another user, as with `sudo`, may have to be left.
+    They first get time to end on their own. A process of another user, as with `sudo`, may remain.
     """
     began = time.monotonic()
     while _has_children():
@@ -69,7 +69,7 @@ def end_children() -> bool:
 
 
 def _has_children() -> bool:
-    """Asks the kernel whether there is a child, once those that have ended are waited for."""
+    """Returns whether this process has a child, after it has waited for those that have ended."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -79,7 +79,7 @@ def _has_children() -> bool:
 
 
 def _children() -> list[int]:
-    """Returns the numbers of this process's children; /proc/self/task/TID/children is fast, but some kernels lack it."""
+    """Returns the ids of this process's children; /proc/self/task/TID/children is fast, but some kernels lack it."""
     try:
         return [
             int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()

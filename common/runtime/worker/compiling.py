@@ -12,11 +12,11 @@ from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
 
 CompileStep = Callable[[Run, Batch, Path], Compiled]
-"""The function that a strategy's file exports as `compile_step` beside `build`; the path is the run directory."""
+"""The function that a strategy's file exports as `compile_step`, next to `build`; the path is the run directory."""
 
 
 def compile_and_measure(compile_step: CompileStep, run: Run, split: Split, file: ProcessFile) -> Measured:
-    """Compiles one step.
+    """Compiles one step and returns what was measured.
 
     Args:
         compile_step: The strategy's function that compiles a step.
@@ -25,7 +25,7 @@ def compile_and_measure(compile_step: CompileStep, run: Run, split: Split, file:
         file: The file of the present process.
     """
     batch = next(batches(split.train_inputs, split.train_targets, run.batch_size, run.seed))
-    file.enter("first step")  # which may take as long as one
+    file.enter("first step")  # it may take as long
     compiled = compile_step(run, batch, file.directory)
     missing = f": {compiled.shortage}" if compiled.shortage else ""
     return Measured(

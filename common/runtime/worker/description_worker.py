@@ -1,4 +1,4 @@
-"""The process that describes or traces the user's model; only it imports the file before there is a run."""
+"""The process that describes or traces the user's model. Before there is a run, no other process imports the user's file."""
 
 import importlib
 import os
@@ -25,15 +25,15 @@ from samestep.common.workload.outputs import call_printing
 
 
 def is_asked(directory: Path) -> bool:
-    """Returns whether a directory requests a description or a trace, and is not a run's."""
+    """Returns whether a directory holds a request for a description or a trace, and not a run."""
     return any(os.path.exists(directory / name) for name in (DESCRIBE, model_trace.ASKED))
 
 
 def answer(directory: Path) -> None:
-    """Makes what a directory requests.
+    """Makes what the request in a directory asks for.
 
     Raises:
-        ConfigError: The file, the model or the data are not what they have to be.
+        ConfigError: The file, the model or the data are invalid.
     """
     if os.path.exists(directory / DESCRIBE):
         describe(directory)
@@ -66,7 +66,7 @@ def describe(directory: Path) -> None:
         directory: Holds `describe.json`; the description goes into it.
 
     Raises:
-        ConfigError: The file, the model or the data are not what they have to be.
+        ConfigError: The file, the model or the data are invalid.
     """
     asked = read_json(directory / DESCRIBE)
     assert isinstance(asked, dict)
@@ -77,7 +77,7 @@ def describe(directory: Path) -> None:
     try:
         mirror.describe(directory, source, split, asked["seed"])
     except Exception as raised:
-        if said := raised_in(raised, source):  # any of the passes in which it is looked at
+        if said := raised_in(raised, source):  # in any pass that examines it
             raise ConfigError(f"--model {source}: {said}") from raised
         raise
     write_json(directory / code.CODE, own_modules() | code.ran())
@@ -85,7 +85,7 @@ def describe(directory: Path) -> None:
 
 
 def read_data(directory: Path, data: str, framework: str) -> Split:
-    """Reads the user's arrays, from a file or from a function; those of a function are kept beside the description.
+    """Reads the user's arrays from a file or a function; those of a function are kept next to the description.
 
     Args:
         directory: The folder of the description.
@@ -93,7 +93,7 @@ def read_data(directory: Path, data: str, framework: str) -> Split:
         framework: The framework of this process.
 
     Raises:
-        ConfigError: They cannot be read, or no model can be trained on them.
+        ConfigError: The arrays cannot be read, or no model can be trained on them.
     """
     file, name = split_file(data)
     if not (file and name):

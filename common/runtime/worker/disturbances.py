@@ -1,4 +1,4 @@
-"""What disturbs the timed windows of a run: other processes on its cores, and compilation while the clock runs."""
+"""Watches for what disturbs the timed windows of a run: other processes on its cores, and compilation while the clock runs."""
 
 import importlib
 import operator
@@ -17,11 +17,11 @@ _ACCOUNTS = Path("/proc/stat")
 
 
 class CoreSeconds(NamedTuple):
-    """What some cores have done since the machine started, in seconds, added up over the cores.
+    """The time that some cores have spent since the machine started, in seconds, added up over the cores.
 
     Attributes:
-        busy: The time spent in processes. Interrupts are left out, because most kernels add them to no process.
-        stolen: The time other virtual machines had while a process of this one was ready to run.
+        busy: The time spent in processes. Interrupts are left out, because most kernels attribute them to no process.
+        stolen: The time that other virtual machines took while a process of this one was ready to run.
         passed: All the time that passed, idle time included.
     """
 
@@ -34,7 +34,7 @@ _NOTHING = CoreSeconds(0.0, 0.0, 0.0)
 
 
 def read_cores(numbers: Collection[int], accounts: Path = _ACCOUNTS) -> CoreSeconds | None:
-    """Reads the kernel's accounts of some cores; None where it keeps none.
+    """Reads the kernel's accounts of some cores; None if it keeps none.
 
     Args:
         numbers: The numbers of the cores.
@@ -59,11 +59,11 @@ class Disturbances:
     """Watches the timed windows of the current process, from the start of the first to the end of the last."""
 
     def __init__(self, compilations: Callable[[], int] = lambda: 0, watches_cores: bool = False) -> None:
-        """Watches nothing yet.
+        """Prepares the watch, which `start` starts.
 
         Args:
-            compilations: How many functions the process has compiled or traced so far.
-            watches_cores: Whether to watch the cores that the process is bound to. One process of a run is enough, and
+            compilations: Returns how many functions the process has compiled or traced so far.
+            watches_cores: Whether to watch the cores to which the process is bound. One process of a run is enough, and
                 only if all of them are on this machine.
         """
         self._compilations = compilations
@@ -91,7 +91,7 @@ class Disturbances:
 
 
 def watch_for(run: Run, file: ProcessFile) -> Disturbances:
-    """Makes the watch over the current process; rank 0 also watches the cores if our launcher started all processes here.
+    """Returns the watch over the current process; rank 0 also watches the cores if our launcher started all processes here.
 
     Args:
         run: What is trained.

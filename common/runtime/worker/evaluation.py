@@ -1,4 +1,4 @@
-"""The metric of a trained model on held-out examples: on no more of them than it was trained on, unless all are asked for."""
+"""Evaluates a trained model on held-out examples: on no more of them than it was trained on, unless all are requested."""
 
 import importlib
 import math
@@ -27,8 +27,8 @@ def num_evaluated(run: Run, asked: bool | None, held_out: int) -> int:
 
     Args:
         run: What was trained.
-        asked: Whether all of them were requested, or none; None if neither was.
-        held_out: How many there are.
+        asked: True if all of them were requested, False if none; None if neither was requested.
+        held_out: The number of held-out examples.
     """
     if os.environ.get(UNEVALUATED) or asked is False:
         return 0
@@ -48,7 +48,7 @@ def evaluate(program: Program, run: Run, launch: Launch, data: Split, file: Proc
         file: The file of the current process, which shows how many examples are done.
 
     Returns:
-        The metric on rank 0; None on other ranks, if it is not a number, and if it was not requested.
+        The metric on rank 0; None on other ranks, if it is not finite, or if it was not requested.
     """
     held_out = len(data.test_inputs)
     if not (count := num_evaluated(run, launch.evaluate, held_out)):
@@ -73,7 +73,7 @@ def evaluate(program: Program, run: Run, launch: Launch, data: Split, file: Proc
 
 
 def _metric_of(run: Run) -> Measure:
-    """Finds what measures the workload's metric: one of ours, or the user's function, in a process of the run's framework."""
+    """Returns the function that measures the workload's metric, ours or the user's, in a process of the run's framework."""
     spec, name = run.workload.model, run.workload.metric
     if source := spec.facts.source:
         model = load_model(source, run.framework)

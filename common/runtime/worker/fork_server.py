@@ -3,9 +3,9 @@
 `python -m samestep.common.runtime.worker.fork_server FRAMEWORK WORKER_MODULE LAUNCHER_PID` becomes the server's keeper. The
 server reads commands and answers them, see `fork_protocol.py`.
 
-Before a fork there are only imports: no tensors, no contexts, one thread. Processes that workers have started end with the last
-of them. When its input closes, or its keeper dies, the server ends what it started and itself; a worker whose server dies is
-killed by the kernel.
+Before a fork there are only imports: no tensors, no contexts, one thread. Processes that workers have started are ended with
+the last worker. When its input closes, or its keeper dies, the server ends what it started and then itself. The kernel kills a
+worker whose server dies.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class ForkServer:
     def __init__(self, worker: str, maker: NetworkMaker) -> None:
         self._maker, self._keeper = maker, os.getppid()
         self._answers = os.fdopen(os.dup(1), "w", buffering=1)
-        os.dup2(2, 1)  # whatever a library prints goes to the log
+        os.dup2(2, 1)  # what a library prints goes to the log
         self._worker = importlib.import_module(worker)
         self._pids: dict[int, int] = {}
         self._network = Network([])
@@ -70,7 +70,7 @@ class ForkServer:
             os.kill(pid, signal.SIGKILL)
         end_children()
         if os.getppid() == self._keeper:
-            os.kill(self._keeper, signal.SIGCONT)  # it ends the rest, even if somebody has stopped it
+            os.kill(self._keeper, signal.SIGCONT)  # it ends the rest, even if it was stopped
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTERM)
         os._exit(1)
@@ -95,7 +95,7 @@ class ForkServer:
             os.kill(self._pids[command["signal"]], command["number"])
 
     def _renew_network(self, linked: int, bits_per_second: int) -> str:
-        """Makes a private network in the place of the last run's; returns why there is none, or ""."""
+        """Replaces the private network of the last run by a new one; returns why there is none, or ""."""
         self._network.close()
         self._network = Network([])
         try:
@@ -121,7 +121,7 @@ class ForkServer:
             for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             self._answers.close()
-            log = reopen(Path(command["log"]))  # which the launcher made
+            log = reopen(Path(command["log"]))  # the launcher made it
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(log, 1)
             os.dup2(log, 2)
@@ -133,7 +133,7 @@ class ForkServer:
             traceback.print_exc()
         finally:
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError):  # a disk that is full; what a user's code closed
+                with contextlib.suppress(OSError, ValueError):  # a full disk; a stream that a user's code closed
                     stream.flush()
             os._exit(code)
 
@@ -147,7 +147,7 @@ def main(framework: str, worker: str, launcher: str) -> NoReturn:
     Args:
         framework: The framework to import.
         worker: The module whose `main` each worker runs.
-        launcher: The number of the process that started this one.
+        launcher: The id of the process that started this one.
     """
 
     def serve(maker: NetworkMaker) -> NoReturn:

@@ -2,7 +2,7 @@
 
 It only waits, so it answers at once, even while the server imports its framework for seconds or after the server was killed. It
 ends everything when the launcher closes its pipe or dies, or when a process of the server does. Its exit code is 0 if nothing
-is left: it adopts orphans, and the kernel says that it has no children any more.
+is left, i.e. if the kernel says that it has no children left. That counts all descendants, since it adopts orphans.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ _PARENT_ENDED = signal.SIGUSR1
 
 
 def keep(launcher: int, serve: Callable[[NetworkMaker], NoReturn]) -> NoReturn:
-    """Forks a network maker and a server, and keeps them.
+    """Forks a network maker and a server, waits until one of them or the launcher ends, and then ends everything.
 
     Args:
-        launcher: The number of the process that started this one.
+        launcher: The id of the process that started this one.
         serve: The function that the server runs.
     """
     adopt_orphans()
@@ -62,7 +62,7 @@ def wake_on(*numbers: signal.Signals) -> int:
 def _wait(launcher: int, members: dict[int, str], wakeup: int) -> Reply | None:
     """Waits until everything has to end; returns the member that died, if that is the reason."""
     poller = select.poll()
-    poller.register(_COMMANDS, 0)  # the end of the launcher's pipe is told in any case, and commands are the server's
+    poller.register(_COMMANDS, 0)  # reports only that the launcher's pipe was closed; commands are the server's
     poller.register(wakeup, select.POLLIN)
     while True:
         for pid, code in reap():

@@ -22,9 +22,9 @@ SWITCH = "switch"
 MTU = 9000
 """The bytes of a frame, as in clusters: headers take 1 % of it, instead of 5 % of the usual 1,500."""
 PROGRAMS = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-"""Where `ip` and `tc` are looked for, since an ordinary user's PATH often lacks their folder."""
+"""The folders in which `ip` and `tc` are searched, since an ordinary user's PATH often lacks theirs."""
 _BURST_SECONDS, _LEAST_BURST = 0.001, 2**15
-"""A bucket holds what a link carries in a millisecond, but more than three frames: little compared with what a step sends."""
+"""A bucket holds what a link carries in a millisecond, but at least three frames. A step sends far more than that."""
 _QUEUE_BYTES = 2**26
 """The length of a queue, more than TCP has in flight, so nothing is dropped."""
 
@@ -58,7 +58,7 @@ def connect(count: int, bits_per_second: int, leave_network: Callable[[], None])
 
 
 def _connect(place: int, bits_per_second: int, leave_network: Callable[[], None]) -> int:
-    """Makes the network of one process. A child stays in it until its cable is there."""
+    """Makes the network of one process. A child process keeps it open until its cable is there."""
     (told, tell), (heard, say) = os.pipe(), os.pipe()
     if (child := os.fork()) == 0:
         code = 1
@@ -112,7 +112,7 @@ def _run(*line: str) -> None:
 
 
 def _let_programs_administer() -> None:
-    """Lets the programs that are run from here administer networks: those of an ordinary user lose what it may do."""
+    """Lets programs that are started from here administer networks; an ordinary user's would otherwise lose the capability."""
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     data = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable of the capabilities 0 to 31, then of the others

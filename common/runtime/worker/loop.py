@@ -30,7 +30,7 @@ from samestep.common.workload.data.dataset import Split
 TIMED_WINDOWS = 20
 Batches = Iterator[Batch]
 MOST_STEPS, MOST_SECONDS = 1000, 2.0
-"""The most seconds of a part: a longer window is run in parts, after each of which losses are checked and reported."""
+"""The most steps and seconds of a part. A longer window is run in parts; after each part, losses are checked and reported."""
 
 
 def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, file: ProcessFile) -> Measured:
@@ -90,9 +90,9 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
 
 
 def _begin(program: Program, run: Run, launch: Launch, data: Split, file: ProcessFile) -> tuple[Beginning, Batches]:
-    """Has the program go on from where this attempt begins; returns that, and the batches from there on."""
+    """Restores the program to where this attempt begins; returns the beginning, and the batches from there on."""
     beginning = find_beginning(file.directory, run, launch)
-    if beginning.state is not None:  # a step is traced or compiled before it is restored, as the first one is
+    if beginning.state is not None:  # `restore` takes a step first, which may be traced or compiled
         file.enter("first step", beginning.step)
     asked = (data.train_inputs, data.train_targets, run.batch_size, run.seed, beginning.step)
     restore(program, beginning, run, next(batches(*asked)))
@@ -100,12 +100,13 @@ def _begin(program: Program, run: Run, launch: Launch, data: Split, file: Proces
 
 
 def _observe(program: Program, run: Run, stream: Batches, traffic: Traffic) -> tuple[Usage, tuple[Usage, ...]]:
-    """Takes a step under observation; returns what this process used, and what those used that serve it.
+    """Takes the observed step; returns the usage of this process, and of the processes that serve it.
 
-    It comes after everything that counts, because it moves the weights once more. Of a period it is the last step, which sends.
+    It comes after everything that counts, because it changes the weights once more. It is the last step of a period, the one
+    that exchanges.
 
     Args:
-        program: Trained.
+        program: The trained program.
         run: What is trained.
         stream: The batches that come next.
         traffic: Counts what is used.
@@ -125,7 +126,7 @@ def _observe(program: Program, run: Run, stream: Batches, traffic: Traffic) -> t
 
 
 def _find_parts(program: Program, run: Run, stream: Batches, found: Measured, file: ProcessFile) -> FieldValues:
-    """Finds what the seconds of a step go to, once everything else is measured; or why nobody can say."""
+    """Finds how the seconds of a step are spent, once everything else is measured; or why that cannot be found."""
     specs = run.strategy.topology(run)
     if not _is_on_cpus(found.footprints):
         return {"no_parts": "they are of steps on CPU cores; a GPU computes while its process does something else"}
@@ -149,7 +150,7 @@ def _watched(disturbances: Disturbances, run: Run, examples: int, first: int) ->
 
 
 def _emulated(run: Run, program: Program) -> str:
-    """Returns what CPU cores compute in the place of other hardware, as techniques say it."""
+    """Returns what CPU cores compute in place of other hardware, in the words of the techniques; "" on other hardware."""
     if not _is_on_cpus(program.footprint()):
         return ""
     return "; ".join(
@@ -170,13 +171,13 @@ def train(
     """Takes the steps from `first` to the run's last, in windows; reports nothing while the clock runs.
 
     Args:
-        program: In training.
+        program: The program in training.
         run: What is trained.
         stream: The batches from `first` on.
         first: The step to start at.
         file: The file of the current process.
         traffic: Counts what every window but the first sends, or the first one if it is the whole run.
-        log: Gets every window; None if it is not kept, as on any rank but 0.
+        log: Gets every window; None if no log is kept, as on any rank but 0.
         saver: Saves checkpoints between parts, while no clock runs; None if none are saved.
 
     Raises:
@@ -225,7 +226,7 @@ def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: T
 
 
 def _num_apart(run: Run, first: int) -> int:
-    """Returns how many steps the first window has: one, or all up to the first that exchanges as later ones do; whole periods."""
+    """Returns the size of the first window: whole periods up to the first step that exchanges as later ones do, at least one."""
     count = 1 + max(0, first_steady_step(run.techniques) - first)
     return min(run.steps - first, count + -(first + count) % run.techniques.steps_of_period)
 

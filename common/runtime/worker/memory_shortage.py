@@ -14,7 +14,7 @@ _SIGNS = (
     "bad_alloc",
     "oom when",
 )
-"""How NumPy, torch, TensorFlow and C++ say it, in lower case."""
+"""Phrases with which NumPy, torch, TensorFlow and C++ report a lack of memory, in lower case."""
 _LIMITS = {"RLIMIT_DATA": resource.RLIMIT_DATA, "RLIMIT_AS": resource.RLIMIT_AS}
 
 
@@ -25,7 +25,7 @@ def is_shortage(error: BaseException) -> bool:
 
 
 def shortage(run: Run, role: str) -> Unavailable:
-    """Makes the message about a process that was refused memory: the limit, the least that the run needs, and what to do.
+    """Returns the error of a process that was refused memory: the limit, the least that the run needs, and what to do.
 
     Args:
         run: The run.

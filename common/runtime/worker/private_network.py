@@ -1,9 +1,9 @@
 """A private network for the processes of one run: a Linux network namespace with a loopback and nothing else.
 
-Or it has one namespace for each of them, with a link of a chosen bandwidth to the others.
+Alternatively, each process has its own namespace, with a link of a chosen bandwidth to the others.
 
-The servers inside a framework do not authenticate anybody, and some of them listen on every address of the machine. In a
-namespace of its own, only the run's processes can connect to them.
+The servers inside a framework do not authenticate their clients, and some of them listen on every address of the machine. In a
+private network, only the run's processes can connect to them.
 
 References:
     network_namespaces(7), user_namespaces(7), setns(2); `os.unshare` and `os.setns` came with Python 3.12.
@@ -38,7 +38,7 @@ class Network(NamedTuple):
     Attributes:
         entries: For each process the descriptors of the namespaces to enter, in this order; one entry for all processes if
             they share a network.
-        switch: The descriptor of the network that links the others, if any does.
+        switch: The descriptor of the network that links the others, if there is one.
     """
 
     entries: Sequence[Sequence[int]]
@@ -55,10 +55,10 @@ class Network(NamedTuple):
 
 
 class NetworkMaker:
-    """A small process that makes private networks; to fork it from one that has imported a framework takes far longer."""
+    """A small process that makes private networks. Forking a process that has imported a framework would take far longer."""
 
     def __init__(self) -> None:
-        """Starts the process. It ends once nobody can ask any more, or with the present process."""
+        """Starts the process. It ends once its socket is closed everywhere else, or with the present process."""
         self._asking, answering = socket.socketpair()
         parent = os.getpid()
         self.pid = os.fork()
@@ -97,12 +97,12 @@ def enter_network(namespaces: Sequence[int]) -> None:
     """
     for descriptor in namespaces:
         _call(_libc.setns, descriptor, 0)
-    if len(namespaces) > 1:  # a user namespace grants every capability in it: over one's own read-only files, too
+    if len(namespaces) > 1:  # a user namespace grants every capability, even over one's own read-only files
         _call(_libc.capset, struct.pack("Ii", _CAPABILITY_VERSION_3, 0), bytes(24))
 
 
 def _answer_requests(answering: socket.socket) -> NoReturn:
-    """Sends the descriptors of new namespaces, or the reason why there are none, as often as somebody asks."""
+    """Answers each request with the descriptors of new namespaces, or with the reason why there are none."""
     try:
         os.closerange(0, 2)  # the pipes of a fork server
         namespaces = ["net"]
@@ -124,7 +124,7 @@ def _answer_requests(answering: socket.socket) -> NoReturn:
 
 
 def _reason(error: OSError) -> str:
-    """Says why there is no namespace. The kernel reports that no space is left on a device where it means namespaces."""
+    """Returns why there is no namespace. If they are used up, the kernel reports that no space is left on a device."""
     return _USED_UP if error.errno == errno.ENOSPC else error.strerror or str(error)
 
 
@@ -132,14 +132,14 @@ def _leave_network(namespaces: list[str]) -> list[str]:
     """Moves this process into a new network, whose loopback is up.
 
     Args:
-        namespaces: The names of those to enter so far.
+        namespaces: The names of the namespaces to enter so far.
 
     Returns:
-        The names of those to enter from now on.
+        The names of the namespaces to enter from now on.
     """
     try:
         _enter_new_network()
-    except PermissionError:  # in a user namespace, where files keep their owner, everybody may
+    except PermissionError:  # anyone may in a user namespace, where files keep their owner
         uid, gid = os.geteuid(), os.getegid()
         _call(_libc.unshare, _CLONE_NEWUSER | _CLONE_NEWNET)
         for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):

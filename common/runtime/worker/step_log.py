@@ -1,4 +1,4 @@
-"""The log that our loop writes, on rank 0: only it knows the losses of whole batches, and how long each step took."""
+"""The step log that our loop writes on rank 0, which has the losses of whole batches and the time of each step."""
 
 import hashlib
 import math
@@ -23,12 +23,12 @@ from samestep.common.workload.data.dataset import Split
 class RowDigests:
     """Digests batches of a data set. Each example is hashed once, the first time that a batch has it.
 
-    A batch's digest is the sum of its examples' hashes mod 2**64. So the order of the examples does not count, and the digests
+    A batch's digest is the sum of its examples' hashes mod 2**64. So the order of the examples does not matter, and the digests
     of shards and of micro-batches add up to that of their batch.
     """
 
     def __init__(self, inputs: np.ndarray, targets: np.ndarray) -> None:
-        """Hashes nothing yet.
+        """Starts without hashes.
 
         Args:
             inputs: [examples, ...], before they are cast to the dtype of a run.
@@ -86,9 +86,9 @@ class RunLog:
         """Adds steps, and digests their batches while no clock runs.
 
         Args:
-            part: Their batches.
-            seconds: How long they took.
-            losses: One for each step.
+            part: The batches of the steps.
+            seconds: How long the steps took.
+            losses: One loss for each step.
 
         Raises:
             Diverged: A loss is not finite.
@@ -120,7 +120,7 @@ def header_of(run: Run, launch: Launch) -> Header:
 
 
 def versions_of(run: Run) -> dict[str, str]:
-    """Finds the versions of Python and of the packages that decide a run's numbers."""
+    """Returns the versions of Python and of the packages that decide a run's numbers."""
     packages = (*deciding_packages(run.framework), *filter(None, [run.strategy.package]))
     found = {package: installed_version(package) for package in packages}
     return {"python": platform.python_version()} | {package: version for package, version in found.items() if version}

@@ -1,4 +1,4 @@
-"""A few more steps after all measurements: those that find the parts of a step, and those of a trace."""
+"""Takes a few more steps after all measurements, to find the parts of a step and to record a trace."""
 
 import importlib
 import itertools
@@ -18,13 +18,13 @@ from samestep.common.strategy import Run
 from samestep.common.timeline import TRACED_STEPS, Activity, Record, Recording
 
 _MOST_STEPS, _MOST_SECONDS, _MOST_SHARE = 20, 0.1, 0.1
-"""The most steps whose parts are found, and the least number of steps of a run for each of them; at least one is taken."""
+"""The most steps whose parts are found, their most seconds, and their largest share of a run's steps; at least one is taken."""
 
 
 def measure_parts(
     program: Program, run: Run, stream: Iterator[Batch], step_seconds: float, devices: int, file: ProcessFile
 ) -> StepParts:
-    """Takes a few steps and finds how their seconds are spent; the one before them, under the same profiler, does not count.
+    """Takes a few steps and finds how their seconds are spent; a step before them, under the same profiler, does not count.
 
     Args:
         program: The program, trained, with everything that counts measured.
@@ -68,7 +68,7 @@ def timed(batch: Batch, gathered: list[Activity]) -> Batch:
         gathered.append(Activity(0, "data", "gather rows", start, time.time_ns()))
         return found
 
-    object.__setattr__(batch, "rows", rows)  # it is frozen; a class around it would have to follow every change of it
+    object.__setattr__(batch, "rows", rows)  # it is frozen; a wrapper would have to follow its every change
     return batch
 
 
@@ -79,7 +79,7 @@ def trace(program: Program, run: Run, stream: Iterator[Batch], launch: Launch, f
         program: The program, trained, with everything that counts measured.
         run: The run.
         stream: The batches that come next.
-        launch: How the run was started, and so whether to keep the framework's own profile.
+        launch: How the run was started; says whether to keep the framework's own profile.
         file: The file of the present process.
     """
     record: Record = importlib.import_module(f"{FRAMEWORKS[run.framework]}.profiling").record
@@ -94,7 +94,7 @@ def trace(program: Program, run: Run, stream: Iterator[Batch], launch: Launch, f
             program.sync()
             steps.append((start, time.time_ns()))
             file.beat(batch.step)
-        steps.pop()  # a profiler that stops with a step misses what a thread of its own is about to note down
+        steps.pop()  # a profiler that stops with a step misses what its own thread has yet to record
 
     devices = [row.device for row in program.footprint()]
     keep = file.directory / f"profile-{file.role}" if launch.profile else None

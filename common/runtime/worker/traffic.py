@@ -1,6 +1,6 @@
-"""What a process, and those that only serve it, use in a step: counted window by window, then reduced to one number.
+"""Counts what a process, and those that only serve, use in a step: window by window, then reduced to one number.
 
-The module also counts how busy they are in the observed step.
+It also counts how busy they are in the observed step.
 """
 
 import contextlib
@@ -36,12 +36,12 @@ class Traffic:
         disturbances: Disturbances | None = None,
         alone: bool = False,
     ) -> None:
-        """Counts nothing yet.
+        """Starts without counts.
 
         Args:
             file: The file of the present process.
-            serving: The rank of every process that only serves, by role; empty everywhere but on rank 0.
-            disturbances: Watches the windows that count; nothing does, unless given.
+            serving: The rank of every process that only serves, by role; empty except on rank 0.
+            disturbances: Watches the windows that count; by default nothing does.
             alone: Whether the run has no other process, and does not call itself over a connection, as torch:rpc does.
         """
         self._file, self._serving, self._alone = file, serving, alone
@@ -64,11 +64,11 @@ class Traffic:
         """Starts the next window.
 
         Args:
-            counts: Whether what is sent in it counts.
+            counts: Whether the window counts.
         """
         self._counts, self._steps = counts, 0
         if counts:
-            if self._alone and self._before is None:  # what it sent itself to meet itself is no part of a step
+            if self._alone and self._before is None:  # what it sent to meet itself is not part of a step
                 self._before = count()
             self._windows.append({})
             self._disturbances.start()

@@ -1,11 +1,11 @@
-"""The usage endpoint of a process that only serves: it shows that it is alive, and tells rank 0 what it has sent.
+"""The usage endpoint of a process that only serves, which shows that it is alive and reports to rank 0 what it has sent.
 
-It answers on a Unix socket without a file. The socket's name is random and stands in the process's file, so nobody can take it
+It answers on a Unix socket without a file. The socket's name is random and is in the process's file, so nobody can take it
 first, and only processes of the same user get an answer. If a run has several hosts, it answers on a port instead, to anyone
-who sends the random word that stands in the process's file. No answer counts as traffic: rank 0 closes the connection before it
-counts its own, and the process counts before it asks for the word.
+who sends the random word that is in the process's file. No answer counts as traffic, since rank 0 closes the connection before
+it counts its own, and the process counts before it asks for the word.
 
-The kernel counts the bytes on the wire, per process: no root, no help from the framework.
+The kernel counts the bytes that each process sends, so this needs neither root nor help from the framework.
 
 References:
     `struct tcp_info` in Linux `include/uapi/linux/tcp.h` (4.19 and later): state at byte 0, tcpi_bytes_received at 128,
@@ -31,9 +31,9 @@ from samestep.common.runtime.link_addresses import DEVICE
 from samestep.common.runtime.process_file import ProcessFile, read_life
 
 _MOST_CHARACTERS = 4096
-"""Of an answer: six numbers."""
+"""The most characters of an answer, which is six numbers."""
 ANSWER_SECONDS = 1.0
-"""A suspended process (SIGSTOP) never answers."""
+"""How long to wait for an answer; a suspended process (SIGSTOP) never answers."""
 _PORT, _WORD_BYTES, _WORD = "tcp:", 32, b"?"
 """The prefix of an endpoint that is a port, the length of the word at its end, and the request for the word."""
 _TCP_INFO_BYTES = 256
@@ -44,15 +44,15 @@ Carried = tuple[int, int, int, int]
 
 
 class Counters(NamedTuple):
-    """What a process has used since it started.
+    """The resources that a process has used since it started.
 
     Attributes:
         sent_bytes: The bytes sent over TCP.
         received_bytes: The bytes received over TCP.
         sent_away_bytes: The part of `sent_bytes` that went to other hosts.
-        received_away_bytes: The part of `received_bytes` that came from them.
-        peak_rss_bytes: The most memory it has had.
-        cpu_seconds: The time that its threads had a core.
+        received_away_bytes: The part of `received_bytes` that came from other hosts.
+        peak_rss_bytes: The most resident memory it has had.
+        cpu_seconds: The time that its threads were on a core.
     """
 
     sent_bytes: int
@@ -68,8 +68,8 @@ def serve(file: ProcessFile, beat_seconds: float, is_over: Callable[[], bool], a
 
     Args:
         file: The file of the present process.
-        beat_seconds: How often it shows that it is alive.
-        is_over: Whether the run is over, which is checked equally often.
+        beat_seconds: The interval at which it shows that it is alive.
+        is_over: Returns whether the run is over; it is called at the same interval.
         address: The address at which other hosts of the run reach this one; "" if there are none.
     """
     with socket.socket(socket.AF_INET if address else socket.AF_UNIX) as listening:
@@ -101,7 +101,7 @@ def _open_name(listening: socket.socket) -> str:
 
 
 def _may_ask(asking: socket.socket, endpoint: str) -> bool:
-    """Returns whether who asks is of the same user, or on a port knows the word."""
+    """Returns whether a client belongs to the same user or, on a port, knows the word."""
     if asking.family == socket.AF_UNIX:
         return _uid_of(asking) == os.geteuid()
     asking.sendall(_WORD)
@@ -112,7 +112,7 @@ def count(sends: bool = True) -> Counters:
     """Reads the counters of the current process.
 
     Args:
-        sends: Whether to read from each of its connections what it has carried.
+        sends: Whether to read how many bytes each of its connections has carried.
     """
     carried, used = tcp_bytes() if sends else (0, 0, 0, 0), resource.getrusage(resource.RUSAGE_SELF)
     return Counters(*carried, used.ru_maxrss * 1024, used.ru_utime + used.ru_stime)
@@ -168,7 +168,7 @@ def ask(directory: Path, role: str) -> Counters | None:
 
 @contextlib.contextmanager
 def _connected(endpoint: str) -> Iterator[socket.socket]:
-    """Connects to an endpoint; on a port it says the word."""
+    """Connects to an endpoint; sends the word if it is a port."""
     is_port = endpoint.startswith(_PORT)
     host, port, word = endpoint.removeprefix(_PORT).split(":") if is_port else ("", "0", "")
     with socket.socket(socket.AF_INET if is_port else socket.AF_UNIX) as asking:
@@ -180,14 +180,14 @@ def _connected(endpoint: str) -> Iterator[socket.socket]:
 
 
 def _new_name() -> str:
-    """Makes a new name. Where each process has a network of its own it is a path: other names are known in one network only."""
+    """Makes a new name. If each process has its own network it is a path, since other names are known in one network only."""
     name = f"samestep-{secrets.token_hex(16)}"
     linked = DEVICE in (device for _, device in socket.if_nameindex())
     return str(Path(tempfile.gettempdir(), name)) if linked else name
 
 
 def _address(endpoint: str) -> str:
-    """Makes the address: a path, or a name in Linux's abstract namespace, which starts with a zero byte and leaves no file."""
+    """Makes an address: a path, or a name in Linux's abstract namespace, which starts with a zero byte and has no file."""
     return endpoint if os.path.isabs(endpoint) else f"\0{endpoint}"
 
 

@@ -1,4 +1,4 @@
-"""What the loop counts while it trains: seconds and losses by window, and how long each step took."""
+"""The counts of the training loop: seconds and losses by window, and how long each step took."""
 
 import array
 import dataclasses
@@ -10,7 +10,7 @@ from samestep.common.judging.percentiles import count_seconds
 
 @dataclasses.dataclass
 class Windows:
-    """What the loop counts, by window; the first one is the first step alone, whose bytes count if it is the only one."""
+    """The counts of the loop by window. The first window is the first step alone; its bytes count if it is the only one."""
 
     steps: list[int] = dataclasses.field(default_factory=list)
     seconds: list[float] = dataclasses.field(default_factory=list)
@@ -36,9 +36,9 @@ class Windows:
         self.losses.extend(losses)
 
     def time_steps(self, ticks: Sequence[float]) -> None:
-        """Counts the seconds of each step of a part: from the return of the call before it to that of its own.
+        """Counts the seconds of each step of a part, from the return of the call before it to the return of its own.
 
-        A call may return before its step has ended, as on a GPU: then more than one step is still running at the part's end. If
+        A call may return before its step has ended, as on a GPU. Then more than one step is still running at the part's end. If
         most parts are like this, the returns say nothing about single steps, and none are counted.
 
         Args:

@@ -41,10 +41,10 @@ from samestep.common.workload.declaration import split_file
 from samestep.common.workload.declared import raised_in
 
 _KEPT: list[Program] = []
-"""Programs are never released: once in some hundred runs the destructors behind a DDP program do not return (torch 2.13).
+"""Programs, which are never released: once in some hundred runs the destructors of a DDP program do not return (torch 2.13).
 The process ends without destructors."""
 Finish = Callable[[Path, Run, Launch], None]
-"""What rank 0 does at the end if our launcher does not wait for it."""
+"""(directory, run, launch) -> None: called on rank 0 at the end if no launcher of ours waits for it."""
 
 
 def main(arguments: list[str], finish: Finish | None = None) -> int:
@@ -97,13 +97,13 @@ def _report(raised: Exception, arguments: list[str], run: Run | None, role: str)
     is_ours = arguments and (os.path.exists(Path(arguments[0], "config.json")) or is_asked(Path(arguments[0])))
     if is_ours and not _is_orphan():
         write_error(Path(arguments[0]), role, error)
-    with contextlib.suppress(OSError):  # a log on a disk that is full
+    with contextlib.suppress(OSError):  # the disk of the log is full
         _print_error(error)
     return error.exit_code if isinstance(error, SamestepError) else 1
 
 
 def _fault(raised: Exception, run: Run, directory: str, role: str) -> str:
-    """Returns what a user's model did wrong, or most likely did, by what an error says; "" if it says nothing of that."""
+    """Returns what a user's model did wrong, or most likely did, according to an error; "" if the error does not show it."""
     faults = conventions(run.framework).faults
     if found := raised_in(raised, run.workload.model.facts.source):
         return found
@@ -113,7 +113,7 @@ def _fault(raised: Exception, run: Run, directory: str, role: str) -> str:
 
 
 def _is_orphan() -> bool:
-    """Returns whether our launcher has ended: what fails now is a consequence, and `error.json` says that all was cut off."""
+    """Returns whether our launcher has ended. What fails now is a consequence, and `error.json` says that the run was cut off."""
     pid, _, started = os.environ.get(LAUNCHER, "").partition(" ")
     return bool(pid) and not Process(int(pid), int(started), 0, "", "").is_alive
 
@@ -159,7 +159,7 @@ def read_run(directory: Path) -> tuple[Run, Launch]:
     """Reads the request of a run directory as strictly as a command line.
 
     Raises:
-        ConfigError: It is wrong, or not complete as `--prepare` writes it.
+        ConfigError: The request is invalid, or not as complete as `--prepare` writes it.
         Unavailable: As for `parse`.
     """
     config = read_config(directory)
@@ -180,7 +180,7 @@ def _allow_code(run: Run, directory: Path, is_told: bool) -> None:
     Args:
         run: The run.
         directory: The run directory, which names the file.
-        is_told: Whether to print which one, since nobody named it on the command line.
+        is_told: Whether to print the file's name, since nobody gave it on the command line.
     """
     facts = run.workload.model.facts
     if facts.folder is None:
@@ -221,7 +221,7 @@ def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: i
 
 
 def _is_over(directory: Path) -> bool:
-    """Returns whether a run has ended, of which no launcher of ours will end the processes that serve."""
+    """Returns whether a run has ended whose serving processes no launcher of ours will end."""
     has_ended = os.path.exists(directory / "result.json") or read_error(directory) is not None
     return LAUNCHED_AT not in os.environ and has_ended
 
