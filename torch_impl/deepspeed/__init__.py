@@ -1,1 +1,1 @@
-"""What the row `deepspeed` needs of DeepSpeed."""
+"""Adapts DeepSpeed's engine for the row `deepspeed`."""

@@ -1,4 +1,4 @@
-"""What DeepSpeed's engine keeps; it reduces the gradients inside the backward pass and updates in its own step."""
+"""The state and the update of DeepSpeed's engine, which reduces gradients inside the backward pass and has its own step."""
 
 import math
 import time
@@ -23,17 +23,17 @@ from samestep.torch_impl.weights import Weight, dtype_names
 
 
 def storages(tensors: Iterable[torch.Tensor]) -> dict[StorageWeakRef, int]:
-    """Returns the bytes behind tensors; each piece of memory counts once, however many of them are views of it."""
+    """Returns the storages behind tensors with their bytes; a storage counts once, even if several tensors are views of it."""
     untyped = (tensor.untyped_storage() for tensor in tensors)
     return {StorageWeakRef(storage): storage.nbytes() for storage in untyped}
 
 
 LET_GO_SECONDS = 0.03
-"""gloo's thread holds a buffer for a moment after its exchange has ended, and longer on a busy machine (torch 2.13)."""
+"""Seconds to wait because gloo's thread still holds a buffer after its exchange, longer on a busy machine (torch 2.13)."""
 
 
 class PeakBytes(TorchDispatchMode):
-    """A context that follows the memory of parameters, and that of the buffers in which they are gathered."""
+    """A context that follows the memory of parameters and of the buffers in which they are gathered."""
 
     def __init__(self, alive: Callable[[], dict[StorageWeakRef, int]]) -> None:
         super().__init__()
@@ -53,14 +53,14 @@ class PeakBytes(TorchDispatchMode):
             time.sleep(LET_GO_SECONDS)
         self._buffers = {buffer: size for buffer, size in self._buffers.items() if not buffer.expired()}
         seen = {**self._buffers, **self._alive()}
-        # What is new was made before what is gone went: a parameter is copied out of its buffer.
+        # New memory was allocated before old memory was freed, because a parameter is copied out of its buffer.
         self.peak_bytes = max(self.peak_bytes, sum({**self._before, **seen}.values()))
         self._before = seen
         return result
 
 
 class EngineUpdate:
-    """Stands in for an optimizer, updates by the engine, and observes the gradients that are there when its step begins."""
+    """Takes the place of an optimizer, updates through the engine, and observes the gradients when its step begins."""
 
     def __init__(self, engine: DeepSpeedEngine, techniques: Techniques) -> None:
         self._engine = engine
@@ -77,7 +77,7 @@ class EngineUpdate:
         self._engine.optimizer.zero_grad()
 
     def step(self) -> None:
-        """Transforms the gradients as the techniques ask, updates the masters, gathers the parameters."""
+        """Transforms the gradients as the techniques require, updates the masters, and gathers the parameters."""
         own = [gradient for group in self._engine.optimizer.averaged_gradients.values() for gradient in group]
         self.gradients_bytes = sum(storages(own).values())
         transform(own, _global_norm, self._techniques)  # the engine's clipping divides by a norm that is 1e-6 too large
@@ -85,7 +85,7 @@ class EngineUpdate:
 
 
 def _full_tensor(parameter: nn.Parameter) -> torch.Tensor:
-    """Returns the whole parameter, as its master is; a frozen one has none."""
+    """Returns the whole parameter, from its master unless it is frozen, as a frozen parameter has no master."""
     return utils.safe_get_full_fp32_param(parameter) if parameter.requires_grad else parameter
 
 
@@ -94,13 +94,13 @@ def _global_norm(own: list[torch.Tensor]) -> torch.Tensor:
 
 
 class EngineOptimizerState:
-    """The engine keeps the optimizer state of its masters; `EngineState.restore` fills it through the layout."""
+    """The optimizer state that the engine keeps for its masters; `EngineState.restore` fills it through the layout."""
 
     def local(self, parameter: nn.Parameter) -> None:
         """Returns None, because this rank's partitions are not shaped like parameters."""
 
     def full(self, parameter: nn.Parameter, key: str, shape: Shape) -> torch.Tensor:
-        """Gathers one state tensor."""
+        """Returns one state tensor, gathered from all ranks."""
         return utils.safe_get_full_optimizer_state(parameter, key)
 
     def count(self, parameter: nn.Parameter) -> int:
@@ -123,13 +123,13 @@ class EngineState:
         update: EngineUpdate,
         buffers: Mapping[str, torch.Tensor],
     ) -> None:
-        """Makes the optimizer state that the engine's optimizer would make at the first step.
+        """Creates the optimizer state that the engine's optimizer would create in the first step.
 
         Args:
             named: The parameters by neutral name.
             keys: The keys of the optimizer state: neutral name -> torch's key.
             engine: The engine, just initialized.
-            update: The update, which has seen the bytes of the gradients.
+            update: The update, which measures the bytes of the gradients.
             buffers: The model's buffers by neutral name.
         """
         self._full = LocalState(named, EngineOptimizerState(), keys, buffers, _full_tensor)
@@ -143,11 +143,11 @@ class EngineState:
         self.followed = PeakBytes(self._alive)
 
     def snapshot(self, step: int) -> TrainState:
-        """Copies masters and their optimizer state, gathered, and buffers."""
+        """Returns copies of the buffers and of the masters and their optimizer state, gathered from all ranks."""
         return self._full.snapshot(step)
 
     def pieces(self) -> list[StatePiece]:
-        """Returns this rank's partitions of masters and optimizer state, cut into boxes; the rest is whole on every rank."""
+        """Returns this rank's partitions of masters and optimizer state, cut into boxes, and what is whole on every rank."""
         found = [whole(f"buffers/{name}", buffer.detach().cpu().numpy()) for name, buffer in self._buffers.items()]
         for name, weight in self._named.items():
             if name not in self._full.trained:
@@ -159,7 +159,7 @@ class EngineState:
         return found
 
     def _cut(self, path: str, weight: Weight, key: str | None = None) -> Iterator[StatePiece]:
-        """Yields the boxes of a stretch, in the neutral layout."""
+        """Yields the boxes of this rank's stretch of a parameter or its optimizer state, in the neutral layout."""
         start, own = self._layout.stretch(weight.parameter, key)
         shape = tuple(getattr(weight.parameter, "ds_shape", weight.parameter.shape))  # ZeRO 3 leaves a parameter empty
         flat, permutation, done = own.detach().cpu().numpy(), weight.permutation, 0
@@ -169,7 +169,7 @@ class EngineState:
             yield StatePiece(path, at, of, box.transpose(permutation))
 
     def restore(self, state: TrainState) -> None:
-        """Copies this rank's partition of everything in place; nothing is sent."""
+        """Copies this rank's partitions of a state in place; nothing is sent."""
         self._set_step_count(state.updates)
         with torch.no_grad():
             for name, weight in self._named.items():
@@ -183,7 +183,7 @@ class EngineState:
             self._full.restore_buffers(state)
 
     def _set_step_count(self, steps: int) -> None:
-        """Sets what AdamW corrects its bias by."""
+        """Sets the step count from which AdamW computes its bias correction."""
         for master in self._layout.masters:
             self._states[master]["step"] = torch.tensor(float(steps))
 
@@ -192,12 +192,12 @@ class EngineState:
         return storages([*local, *self._layout.masters])
 
     def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int) -> Footprint:
-        """Adds up the tensors of this process; masters count as parameters, because they are a second copy of them.
+        """Returns the bytes of the tensors of this process; masters count as parameters, of which they are a second copy.
 
         Args:
             device: The device of the tensors.
-            gradients_bytes: Ignored: torch sees them, but the engine's gradients count.
-            gathered_bytes: Ignored: the engine's peak counts.
+            gradients_bytes: Ignored, because the engine's own gradients count, not those that torch sees.
+            gathered_bytes: Ignored, because the peak of `followed` counts.
         """
         states = [self._states[master][key] for master in self._layout.masters for key in self._keys.values()]
         return Footprint(

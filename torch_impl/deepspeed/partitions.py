@@ -1,7 +1,7 @@
-"""The partitions of a model that DeepSpeed's engine keeps on this rank: written from full tensors, and read as partitions.
+"""The partitions of a model that DeepSpeed's engine keeps on this rank; written from whole tensors, and read as partitions.
 
-The engine flattens the parameters and gives each rank a partition of them to update: its *masters*, for which the client's
-optimizer has its state.
+The engine flattens the parameters and gives each rank a partition to update, its *masters*. The wrapped optimizer has its state
+for the masters.
 
 References:
     deepspeed.utils.safe_get_full_fp32_param and its siblings, of DeepSpeed 0.19.
@@ -18,7 +18,7 @@ from torch import nn
 
 
 class PartitionLayout(Protocol):
-    """How a stage of ZeRO lays out what this rank keeps of the model between two steps.
+    """How a ZeRO stage lays out what this rank keeps of the model between two steps.
 
     Attributes:
         masters: The partitions that this rank updates.
@@ -27,7 +27,7 @@ class PartitionLayout(Protocol):
     masters: list[torch.Tensor]
 
     def tensors(self, parameter: nn.Parameter) -> tuple[torch.Tensor, ...]:
-        """Returns the tensors in which this rank has values of a parameter, besides the masters."""
+        """Returns the tensors in which this rank has values of a parameter, in addition to the masters."""
 
     def link(self, states: Mapping[torch.Tensor, dict[str, torch.Tensor]]) -> None:
         """Links the parameters to their optimizer state, as the engine does after its first step."""
@@ -36,7 +36,7 @@ class PartitionLayout(Protocol):
         """Returns where this rank's partition of a flattened parameter begins, and its memory.
 
         Args:
-            parameter: The parameter that the engine took.
+            parameter: A parameter that the engine manages.
             key: The key of the optimizer state to return instead, if any.
         """
 
@@ -44,7 +44,7 @@ class PartitionLayout(Protocol):
         """Sets this rank's partition of a parameter.
 
         Args:
-            parameter: The parameter that the engine took.
+            parameter: A parameter that the engine manages.
             value: The whole tensor.
             key: The key of the optimizer state to set instead, if any.
         """
@@ -67,13 +67,13 @@ class FlatLayout:
             utils.lazy_init_hp_params_optimizer_state(parameters, master, states)
 
     def stretch(self, parameter: nn.Parameter, key: str | None = None) -> tuple[int, torch.Tensor]:
-        """Returns the part of the master, or of its optimizer state, that holds the parameter; an empty one if none does."""
+        """Returns the part of the master, or of its optimizer state, that holds the parameter; empty if there is none."""
         if (mapping := parameter._hp_mapping) is None:
             return 0, self.masters[0][:0]
         return mapping.lp_fragment_address.start, mapping.get_hp_fragment(key)
 
     def write(self, parameter: nn.Parameter, value: torch.Tensor, key: str | None = None) -> None:
-        """Sets the partition of the master or its optimizer state, and the whole of a parameter."""
+        """Sets the partition of the optimizer state, or that of the master together with the whole parameter."""
         if key is None:
             parameter.copy_(value)
             utils.safe_set_full_fp32_param(parameter, value)
@@ -82,7 +82,7 @@ class FlatLayout:
 
 
 class ParameterLayout:
-    """Stage 3: each parameter is cut into equal parts, the last one padded; it is empty while it is not gathered."""
+    """Stage 3: each parameter is cut into equal parts, the last one padded; a parameter is empty unless it is gathered."""
 
     def __init__(self, engine: DeepSpeedEngine) -> None:
         self.masters: list[torch.Tensor] = engine.optimizer.fp32_partitioned_groups_flat
@@ -106,7 +106,7 @@ class ParameterLayout:
         return start, own.flatten()[: max(0, parameter.ds_numel - start)]
 
     def write(self, parameter: nn.Parameter, value: torch.Tensor, key: str | None = None) -> None:
-        """Sets this rank's part, padded: DeepSpeed 0.19's safe_set_full_* fails on uneven parts."""
+        """Sets this rank's part, padded, because DeepSpeed 0.19's safe_set_full_* fails on uneven parts."""
         size = parameter.ds_tensor.numel()
         own = value.flatten()[dist.get_rank() * size :][:size]
         part = nn.functional.pad(own, (0, size - own.numel()))
@@ -118,11 +118,11 @@ class ParameterLayout:
 
 
 LAYOUTS: Mapping[int, Callable[[DeepSpeedEngine], PartitionLayout]] = {1: FlatLayout, 2: FlatLayout, 3: ParameterLayout}
-"""Stage of ZeRO -> its layout."""
+"""ZeRO stage -> its layout."""
 
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]
-"""Where a part of an array begins in each dim, and its size there."""
+"""The offset of a part of an array in each dim, and its size in each dim."""
 
 
 def boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:

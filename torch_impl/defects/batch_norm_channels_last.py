@@ -1,4 +1,4 @@
-"""torch's batch normalization on CPUs is far less exact in float32 with channels last.
+"""torch's batch normalization on CPUs is far less accurate in float32 with channels last.
 
 What to do: give it contiguous() inputs.
 """

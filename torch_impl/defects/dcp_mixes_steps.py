@@ -1,6 +1,6 @@
-"""torch.distributed.checkpoint loads two steps as one, once a rank died saving over one.
+"""torch.distributed.checkpoint loads a mix of two steps if a rank died while overwriting a checkpoint.
 
-What to do: save each step into a new directory, and make sure of its files before anything names it.
+What to do: save each step into a new directory, and check its files before anything refers to it.
 """
 
 import os
@@ -16,10 +16,10 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 
 class Dies(dcp.FileSystemWriter):
-    """Writes nothing."""
+    """A writer that ends its process before it has written anything."""
 
     def write_data(self, *_: object) -> None:
-        """Ends the process when the plan is made, as a kill would."""
+        """Ends the process as a kill would, once the save is planned."""
         os._exit(0)
 
 

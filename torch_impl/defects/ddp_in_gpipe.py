@@ -1,6 +1,6 @@
 """DDP fails in the second step of a GPipe pipeline.
 
-What to do: take fully_shard inside pipelines, or the schedule 1F1B.
+What to do: use fully_shard inside pipelines, or the schedule 1F1B.
 """
 
 import tempfile

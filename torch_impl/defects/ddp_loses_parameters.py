@@ -1,6 +1,6 @@
 """A tensor-parallel module under DDP loses its parameters in its first forward pass.
 
-What to do: take fully_shard for the data axis of the mesh.
+What to do: use fully_shard for the data axis of the mesh.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""`fully_shard` divides by a factor of one's own twice where a mesh is 2 x 1.
+"""`fully_shard` applies a custom divide factor twice on a 2 x 1 mesh.
 
-Nothing is sharded there: its ranks are replicas.
+Nothing is sharded on such a mesh, because its ranks are replicas.
 
-What to do: divide the gradients of such modules yourself, once they are there.
+What to do: divide the gradients of such modules yourself after the backward pass.
 """
 
 import os
@@ -20,7 +20,7 @@ dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
 
 
 def gradient(shape: tuple[int, int]) -> float:
-    """What a sum of two ranks becomes that is to be divided by 8."""
+    """Returns a gradient that is the sum over two ranks divided by 8, as `fully_shard` computes it."""
     layer = nn.Linear(4, 4, bias=False, dtype=torch.float64)
     fully_shard(layer, mesh=init_device_mesh("cpu", shape, mesh_dim_names=("replicas", "shards")))
     layer.set_gradient_divide_factor(8.0)

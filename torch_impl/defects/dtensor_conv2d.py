@@ -1,4 +1,4 @@
-"""PyTorch's DTensor convolves with one shard of the filters and calls that the whole.
+"""PyTorch's DTensor convolves with one shard of the filters and presents that as the whole result.
 
 What to do: keep filters replicated and shard the batch only.
 """

@@ -19,10 +19,10 @@ dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
 
 
 def sent_bytes() -> int:
-    """What the kernel counts as sent on the TCP sockets of this process."""
+    """Returns the bytes that the kernel counts as sent on the TCP sockets of this process."""
     total = 0
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as copy:  # it may be none of TCP
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as copy:  # not all are of TCP
             total += struct.unpack_from("Q", copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), 200)[0]
     return total
 

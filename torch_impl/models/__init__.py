@@ -24,21 +24,21 @@ MODELS = dict[str, Callable[..., nn.Module]](
 
 
 def build_model(spec: ModelSpec, context: StepContext) -> nn.Module:
-    """Builds the model of a spec, with weights that are yet to be set.
+    """Builds the model of a spec; its weights are not set yet.
 
     Args:
         spec: The spec.
-        context: What its layers read of the present micro-batch.
+        context: What the layers read about the current micro-batch.
     """
     return MODELS[spec.name](spec, context)
 
 
 def segment_functions(spec: ModelSpec, model: nn.Module) -> dict[str, SegmentFunction]:
-    """Returns the segments of a built model in order, named as in the spec; run one after the other they are its forward pass.
+    """Returns the segments of a built model in order, by name; run one after the other, they are its forward pass.
 
     Args:
         spec: The spec of the model.
-        model: The model, or what a stage has left of it.
+        model: The model, or the part that a stage has left of it.
     """
     return user_segments(spec, model) if not spec.facts.is_built_here else cast(Segmented, model).segments()
 
@@ -48,6 +48,6 @@ def summed_loss(spec: ModelSpec) -> Loss:
     if spec.loss in (USER_LOSS, RETURNED):
         return user_loss(spec)
     loss = LOSSES[spec.loss]
-    if spec.facts.ignores and not spec.facts.is_built_here:  # whatever number below 0 the user's data have there
+    if spec.facts.ignores and not spec.facts.is_built_here:  # the user's data may have any negative number there
         return lambda outputs, targets: loss(outputs, targets.clamp(min=IGNORED))
     return loss

@@ -11,7 +11,7 @@ from samestep.torch_impl.step_context import StepContext
 
 
 class BabyCNN(nn.Module):
-    """[batch, height, width, channels] -> [batch, outputs]."""
+    """The convolutional model, [batch, height, width, channels] -> [batch, outputs]."""
 
     def __init__(self, spec: CnnSpec, context: StepContext) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class BabyCNN(nn.Module):
         self.output = nn.Linear(spec.hidden, spec.outputs)
 
     def segments(self) -> dict[str, SegmentFunction]:
-        """Returns two blocks and two linear layers; channels come last in the neutral layout, second in torch's."""
+        """Returns two blocks and two linear layers; channels are last in the neutral layout and second in torch's."""
         return {
             "blocks/0": lambda x: self._block(0, x.permute(0, 3, 1, 2)),
             "blocks/1": lambda x: self._block(1, x).permute(0, 2, 3, 1).flatten(1),

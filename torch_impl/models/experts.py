@@ -1,6 +1,7 @@
 """A mixture of experts: a router sends each token to some of the MLPs of its block.
 
-Shape suffixes: N tokens, D width, E experts, k experts of a token, S = N k slots: a token and an expert that it takes.
+Shape suffixes: N tokens, D width, E experts, k experts of a token, S = N k slots, each a token and an
+expert that it is sent to.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,10 +19,10 @@ from samestep.torch_impl.step_context import StepContext
 
 
 class Stacked(nn.Module):
-    """Linear layers side by side, each for some of the rows.
+    """Several linear layers in one module, each for some of the rows.
 
     Attributes:
-        sum_parts: Sums the outputs of the ranks that have parts of each layer's inputs; None where this rank has all of them.
+        sum_parts: Sums the outputs over the ranks that have parts of each layer's inputs; None if this rank has all inputs.
     """
 
     def __init__(self, count: int, fan_in: int, fan_out: int, bias: bool) -> None:
@@ -31,11 +32,11 @@ class Stacked(nn.Module):
         self.sum_parts: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def forward(self, x: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
-        """[rows, in] -> [rows, out].
+        """Applies each layer to its rows, [rows, in] -> [rows, out].
 
         Args:
             x: The rows of the first layer, then those of the second, and so on.
-            counts: How many rows each layer has.
+            counts: The number of rows of each layer.
         """
         weights, parts = local_part(self.weight).unbind(), x.split(list(counts))
         if self.bias is None or self.sum_parts:
@@ -53,7 +54,7 @@ class Stacked(nn.Module):
 
 
 class Experts(nn.Module):
-    """Sum over the k likeliest experts of each token, weighted by their normalized probabilities."""
+    """The sum over the k likeliest experts of each token, weighted by their normalized probabilities."""
 
     def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()
@@ -67,12 +68,12 @@ class Experts(nn.Module):
         self.context, self.block = context, block
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
-        """[B, T, D] -> [B, T, D]; in training it notes the terms of the load-balancing loss."""
-        if x_BTD.is_meta:  # a pipeline asks for shapes
+        """Computes [B, T, D] -> [B, T, D]; in training, it also records the terms of the load-balancing loss."""
+        if x_BTD.is_meta:  # a pipeline determines shapes
             return x_BTD
         x_ND = x_BTD.flatten(0, 1)
         probabilities_NE = self.router(x_ND).softmax(-1)
-        # Of experts that are as likely the first ones, as in the other mirrors; `topk` takes any of them (2.13).
+        # Among equally likely experts, the first are chosen, as in the other mirrors; `topk` chooses any (2.13).
         likeliest_NE = probabilities_NE.detach().argsort(descending=True, stable=True)
         chosen_Nk = likeliest_NE[:, : self.top_k].contiguous()
         top_Nk = probabilities_NE.gather(1, chosen_Nk)
@@ -86,10 +87,10 @@ class Experts(nn.Module):
         return self.behind((weights_Nk.unsqueeze(1) @ out_NkD).view(x_BTD.shape))
 
     def compute(self, x_SD: torch.Tensor, counts_E: torch.Tensor) -> torch.Tensor:
-        """Has experts compute: [S, D] -> [S, D].
+        """Returns the outputs of the experts, [S, D] -> [S, D].
 
         Args:
-            x_SD: The tokens of the first expert, then those of the second one, and so on.
+            x_SD: The tokens of the first expert, then those of the second, and so on.
             counts_E: The number of tokens of each expert.
         """
         counts = counts_E.tolist()
@@ -100,7 +101,7 @@ class Experts(nn.Module):
 
 
 def divide(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Returns the parameters of a model, or of a rank's part of it, that belong to no expert, and those that do."""
+    """Returns the parameters of a model, or of a rank's part of it, that belong to no expert, and those of experts."""
     stacked = [each for module in model.modules() if isinstance(module, Stacked) for each in module.parameters()]
     own = set(stacked)
     return [each for each in model.parameters() if each not in own], stacked

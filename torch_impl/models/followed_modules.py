@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Iterator
 from torch import nn
 
 Follow = Callable[..., object]
-"""A function of the path of a module that is called, its positional and named arguments, and after the call its result."""
+"""Takes the path of a called module, its positional and keyword arguments and, after the call, its result."""
 
 
 @contextlib.contextmanager
 def following(
     modules: Iterable[tuple[str, nn.Module]], enter: Follow | None = None, leave: Follow | None = None
 ) -> Iterator[None]:
-    """Makes a context in which functions are told of every call of some modules.
+    """Makes a context in which functions are called before and after every call of some modules.
 
     Args:
         modules: The modules, each with its path.
-        enter: What is called before each call.
-        leave: What is called after it, unless it fails.
+        enter: The function to call before each call of a module.
+        leave: The function to call after it, unless the call fails.
     """
     with contextlib.ExitStack() as hooks:
         for path, module in modules:
@@ -30,7 +30,7 @@ def following(
 
 
 def _hook(follow: Follow, path: str) -> Callable[..., None]:
-    """Returns a hook, which leaves everything as it is."""
+    """Returns a hook that calls a function and changes nothing."""
 
     def hook(_: nn.Module, *seen: object) -> None:
         follow(path, *seen)

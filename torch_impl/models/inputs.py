@@ -10,15 +10,15 @@ from torch.utils._pytree import tree_leaves
 from samestep.common.workload.data.several import each
 
 Inputs = torch.Tensor | Mapping[str, torch.Tensor]
-"""Several go to a user's model by keyword."""
+"""One input, or several by name, which a user model takes as keyword arguments."""
 
 
 def as_inputs(array: np.ndarray, device: torch.device | None = None) -> Any:
-    """Makes the inputs of a model from a batch's array.
+    """Returns the inputs of a model, converted from the array of a batch.
 
     Args:
-        array: [batch, ...]; its records may hold several arrays.
-        device: The device to copy them to; the CPU unless given.
+        array: [batch, ...]; a structured array holds several inputs.
+        device: The device to copy the inputs to; None stands for the CPU.
     """
     return each(array, lambda one: torch.from_numpy(one).to(device, non_blocking=True))
 

@@ -1,4 +1,4 @@
-"""What torch has under several names, by the names of our specs."""
+"""Functions of torch by the names that our specs have for them."""
 
 import functools
 
@@ -10,4 +10,4 @@ POOLINGS = {
     "average": functools.partial(functional.avg_pool2d, kernel_size=2),
     "max": functools.partial(functional.max_pool2d, kernel_size=2),
 }
-"""Each takes [batch, channels, height, width], and makes one number of each 2x2 window."""
+"""Poolings of [batch, channels, height, width]; each turns a 2x2 window into one number."""

@@ -9,11 +9,11 @@ from samestep.common.workload.declaration import CLASSES_FIRST
 from samestep.common.workload.models.spec import IGNORED
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""(outputs, targets) -> a loss."""
+"""Given outputs and targets, returns a loss."""
 
 
 def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Sum of -log softmax(logits)[target]; a target below 0 does not count.
+    """Returns the sum of -log softmax(logits)[target]; targets below 0 do not count.
 
     Args:
         logits: [..., classes].
@@ -24,7 +24,7 @@ def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def cross_entropy_classes_first(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Sum of -log softmax(logits)[target]; a target below 0 does not count.
+    """Returns the sum of -log softmax(logits)[target]; targets below 0 do not count.
 
     Args:
         logits: [batch, classes, ...].
@@ -34,7 +34,7 @@ def cross_entropy_classes_first(logits: torch.Tensor, targets: torch.Tensor) -> 
 
 
 def binary_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Sum of log(1 + exp(logit)) - target * logit.
+    """Returns the sum of log(1 + exp(logit)) - target * logit.
 
     Args:
         logits: [batch].
@@ -44,7 +44,7 @@ def binary_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.T
 
 
 def mean_squared_error(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Sum of (output - target)^2.
+    """Returns the sum of (output - target)^2.
 
     Args:
         outputs: [batch, outputs].

@@ -1,4 +1,4 @@
-"""The MLP: linear layers with GELU between them."""
+"""The MLP: linear layers with activations between them."""
 
 import functools
 
@@ -13,7 +13,7 @@ from samestep.torch_impl.step_context import StepContext
 
 
 class Mlp(nn.Module):
-    """[batch, ...] -> [batch, outputs]."""
+    """The multilayer perceptron, [batch, ...] -> [batch, outputs]."""
 
     def __init__(self, spec: MlpSpec, context: StepContext) -> None:
         super().__init__()
@@ -25,14 +25,14 @@ class Mlp(nn.Module):
         self.behind = nn.ModuleList(behind(spec, i, context, f"layers/{i}") for i in hidden)
 
     def segments(self) -> dict[str, SegmentFunction]:
-        """Makes one segment per layer."""
+        """Returns one segment per layer."""
         pairs = enumerate(zip(self.layers, self.behind, strict=False))
         inner = {f"layers/{i}": functools.partial(self._hidden, *pair) for i, pair in pairs}
         return inner | {f"layers/{len(inner)}": self._last}
 
     def _hidden(self, layer: nn.Module, behind: nn.Module, x: torch.Tensor) -> torch.Tensor:
         x = self.activate(layer(x.flatten(1)))
-        return x if isinstance(behind, nn.Identity) else behind(x)  # a module's call costs a small step a microsecond
+        return x if isinstance(behind, nn.Identity) else behind(x)  # a call of a module takes a microsecond
 
     def _last(self, x: torch.Tensor) -> torch.Tensor:
         return self.layers[-1](x.flatten(1))

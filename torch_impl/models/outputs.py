@@ -1,4 +1,4 @@
-"""Turns what a user's model returns into what its loss takes: the outputs, all that it returns, or its own loss."""
+"""Converts what a user model returns to what its loss takes: the outputs, everything that it returns, or its own loss."""
 
 import copy
 import functools
@@ -15,7 +15,7 @@ from samestep.torch_impl.models.inputs import tensors
 
 
 def is_tensor(value: object) -> bool:
-    """Returns whether something is a tensor."""
+    """Returns whether a value is a tensor."""
     return isinstance(value, torch.Tensor)
 
 
@@ -24,9 +24,9 @@ def finish_outputs(module: nn.Module, model: Model, unread: Collection[int] = ()
 
     Args:
         module: The built model.
-        model: Its declaration.
-        unread: The places of the tensors that it returns and that its loss does not read. No gradient is sent back into them,
-            although DDP would wait for it.
+        model: The declaration.
+        unread: The positions of the tensors that the model returns but its loss does not read. They are detached, because
+            DDP would wait for their gradients.
     """
     module.register_forward_hook(functools.partial(_finish, model.loss, frozenset(unread)), with_kwargs=True)
 
@@ -40,7 +40,7 @@ def _finish(
     found = _wide((loss_of if is_loss else logits_of)(outputs, is_tensor))
     assert isinstance(found, torch.Tensor)
     check_outputs("the model's loss" if is_loss else "the model", dtype_of(found))
-    # Repeated for each example, because every row splits and gathers what belongs to examples.
+    # It is repeated for each example, because every row splits and gathers by examples.
     return found.expand(_rows((args, named))) if is_loss else found
 
 
@@ -57,7 +57,7 @@ def _finish_all(unread: frozenset[int], outputs: object) -> object:
 
 
 def _make_known(outputs: object) -> None:
-    """Has torch look for tensors in an object of a class that it does not know, as a dataclass."""
+    """Makes torch find the tensors in an object whose class it does not know, such as a dataclass."""
     kind = type(outputs)
     if pytree.tree_is_leaf(outputs) and not is_tensor(outputs):
         names = tuple(vars(outputs))
@@ -71,19 +71,19 @@ def _remade(values: object, context: tuple[object, tuple[str, ...]]) -> object:
 
 
 def _wide(value: object) -> object:
-    """Casts a tensor of two bytes a number to four: losses never have two bytes."""
+    """Casts a tensor with a two-byte dtype to float32, because losses never have two bytes."""
     if not isinstance(value, torch.Tensor):
         return value
     return value.float() if value.is_floating_point() and value.dtype.itemsize == 2 else value
 
 
 def main_outputs(outputs: object) -> torch.Tensor:
-    """Returns the outputs of each example that a metric is given."""
+    """Returns the outputs that a metric is given, from all that a model returns."""
     found = main_of(outputs, is_tensor)
     assert isinstance(found, torch.Tensor)
     return found
 
 
 def dtype_of(tensor: torch.Tensor) -> str:
-    """Names a dtype, such as "float32"."""
+    """Returns the name of the dtype of a tensor, such as "float32"."""
     return str(tensor.dtype).removeprefix("torch.")

@@ -10,7 +10,7 @@ from samestep.torch_impl.step_context import StepContext
 
 
 class Ranker(nn.Module):
-    """Ids [batch, tables] -> logits [batch]."""
+    """The ranking model, ids [batch, tables] -> logits [batch]."""
 
     def __init__(self, spec: RankerSpec, context: StepContext) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class Ranker(nn.Module):
         self.output = nn.Linear(sizes[-1], 1)
 
     def segments(self) -> dict[str, SegmentFunction]:
-        """Looks up and concatenates, then runs the layers above, one segment per layer."""
+        """Returns one segment for the tables, and one for each layer above them."""
         return {
             "tables": lambda x: torch.cat([table(x[:, i]) for i, table in enumerate(self.tables)], dim=1),
             "hidden/0": lambda x: self.activate(self.hidden[0](x)),

@@ -30,15 +30,15 @@ from samestep.torch_impl.step_context import StepContext
 
 
 def norm(spec: TransformerSpec) -> nn.Module:
-    """Makes a norm over the width."""
+    """Returns a norm over the width."""
     return (nn.RMSNorm if spec.is_llama else nn.LayerNorm)(spec.width, eps=NORM_EPSILON)
 
 
 class Embedding(nn.Module):
-    """Token table, plus position table if there is one.
+    """The token table, plus the position table if there is one.
 
     Attributes:
-        part: Which of the positions it is given, where a batch is also divided by positions.
+        part: Which of the positions it is given, if a batch is also split by positions.
     """
 
     def __init__(self, spec: TransformerSpec, context: StepContext) -> None:
@@ -49,7 +49,7 @@ class Embedding(nn.Module):
         self.part, self.whole = Chunk(), spec.context
 
     def forward(self, x_BT: torch.Tensor) -> torch.Tensor:
-        """[B, T] ids -> [B, T, D]."""
+        """Returns the embeddings of ids, [B, T] -> [B, T, D]."""
         x_BTD = self.tokens(x_BT)
         return self.behind(
             x_BTD if self.positions is None else x_BTD + self.positions(places(x_BTD, self.part, self.whole))
@@ -57,11 +57,11 @@ class Embedding(nn.Module):
 
 
 def places(x_BTD: torch.Tensor, part: Chunk, whole: int) -> torch.Tensor:
-    """Returns the positions [T] of the tokens that a rank is given: all of an example, as in evaluation, or a part.
+    """Returns the positions [T] of the tokens that a rank is given: those of whole examples, as in evaluation, or a part.
 
     Args:
-        x_BTD: What the rank has of each example.
-        part: Which of the positions it is given in training.
+        x_BTD: The activations that the rank has.
+        part: Which of the positions the rank is given in training.
         whole: The number of positions of an example.
     """
     own = part if x_BTD.shape[1] < whole else Chunk()
@@ -69,12 +69,12 @@ def places(x_BTD: torch.Tensor, part: Chunk, whole: int) -> torch.Tensor:
 
 
 def turn(x_BHTK: torch.Tensor, cos_TK: torch.Tensor, sin_TK: torch.Tensor) -> torch.Tensor:
-    """Rotates each element and the one half a head behind it, as a pair, by an angle (rotary positions).
+    """Rotates pairs by an angle (rotary positions); a pair is an element and the element half a head after it.
 
     Args:
         x_BHTK: Queries or keys.
         cos_TK: The cosine of the angle of each pair.
-        sin_TK: Its sine.
+        sin_TK: The sine of the angle of each pair.
 
     References:
         Su et al., arXiv 2104.09864.
@@ -84,7 +84,7 @@ def turn(x_BHTK: torch.Tensor, cos_TK: torch.Tensor, sin_TK: torch.Tensor) -> to
 
 
 def causal_attention(q_BHTK: torch.Tensor, k_BHTK: torch.Tensor, v_BHTK: torch.Tensor) -> torch.Tensor:
-    """Mixes values: [B, H, T, K] each -> [B, H, T, K].
+    """Returns values mixed by causal attention, [B, H, T, K].
 
     Args:
         q_BHTK: Queries.
@@ -98,8 +98,8 @@ class Attention(nn.Module):
     """Causal self-attention; q, k and v are separate, k has no bias, and keys and values may have fewer heads.
 
     Attributes:
-        part: Which of the positions it is given, where a batch is also divided by positions.
-        attend: Computes attention, given queries, keys and values; it is replaced where a rank has some of the positions.
+        part: Which of the positions it is given, if a batch is also split by positions.
+        attend: Computes attention, given queries, keys and values; replaced if a rank has only some of the positions.
     """
 
     def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
@@ -115,7 +115,7 @@ class Attention(nn.Module):
         self.attend = causal_attention
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
-        """[B, T, D] -> [B, T, D]; the number of heads follows from what the projections hold."""
+        """Computes [B, T, D] -> [B, T, D]; the number of heads follows from the outputs of the projections."""
         projected = (self.query(x_BTD), self.key(x_BTD), self.value(x_BTD))
         q_BHTK, k_BGTK, v_BGTK = (a.unflatten(-1, (-1, self.head_width)).transpose(1, 2) for a in projected)
         if self.is_rotary:
@@ -127,7 +127,7 @@ class Attention(nn.Module):
         return self.behind(self.output(mixed_BHTK.transpose(1, 2).flatten(2)))
 
     def _angles(self, x_BHTK: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns cosines and sines [T, K], as exact as the type of the queries has them."""
+        """Returns cosines and sines [T, K], computed in float64 and rounded to the dtype of the queries."""
         half = self.head_width // 2
         exponents = torch.arange(half, device=x_BHTK.device, dtype=torch.float64) / -half
         places_T = places(x_BHTK[:, 0], self.part, self.whole)
@@ -136,7 +136,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Up to four times the width, the activation, down again."""
+    """A linear layer up to the hidden size, the activation, and a linear layer down again."""
 
     def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(spec.hidden, spec.width)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
-        """[B, T, D] -> [B, T, D]."""
+        """Computes [B, T, D] -> [B, T, D]."""
         return self.behind(self.down(self.activate(self.up(x_BTD))))
 
 
@@ -161,7 +161,7 @@ class GatedMlp(nn.Module):
         self.down = nn.Linear(spec.hidden, spec.width, bias=False)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
-        """[B, T, D] -> [B, T, D]."""
+        """Computes [B, T, D] -> [B, T, D]."""
         return self.behind(self.down(functional.silu(self.gate(x_BTD)) * self.up(x_BTD)))
 
 
@@ -177,17 +177,17 @@ class Block(nn.Module):
         self.mlp = mlp(spec, block, context)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
-        """[B, T, D] -> [B, T, D]."""
+        """Computes [B, T, D] -> [B, T, D]."""
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD))
         return x_BTD + self.mlp(self.mlp_norm(x_BTD))
 
 
 class TiedLogits(nn.Linear):
-    """Multiplies by the embedding table of the tokens: both share one weight."""
+    """Logits by the embedding table of the tokens, with which they share one weight."""
 
 
 class Head(nn.Module):
-    """[B, T, D] -> logits [B, T, V]."""
+    """The norm and the last linear layer, [B, T, D] -> logits [B, T, V]."""
 
     def __init__(self, spec: TransformerSpec) -> None:
         super().__init__()
@@ -196,12 +196,12 @@ class Head(nn.Module):
         self.logits = kind(spec.width, spec.vocabulary, bias=False)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
-        """Computes logits."""
+        """Returns logits."""
         return self.logits(self.norm(x_BTD))
 
 
 class Transformer(nn.Module):
-    """Ids [B, T] -> logits [B, T, V]."""
+    """The whole transformer, ids [B, T] -> logits [B, T, V]."""
 
     def __init__(self, spec: TransformerSpec, context: StepContext) -> None:
         super().__init__()
@@ -212,7 +212,7 @@ class Transformer(nn.Module):
             self.head.logits.weight = self.embedding.tokens.weight
 
     def segments(self) -> dict[str, SegmentFunction]:
-        """Lists the embedding, the blocks and the head."""
+        """Returns the embedding, the blocks and the head."""
         blocks = {f"blocks/{i}": block for i, block in enumerate(self.blocks)}
         return {"embedding": self.embedding, **blocks, "head": self.head}
 
@@ -222,9 +222,9 @@ class Transformer(nn.Module):
 
 
 def sequence_parallel_plan(spec: ModelSpec) -> dict[str, ParallelStyle]:
-    """Module -> how it is parallelized where a rank holds only its part of the sequence between the pairs of layers.
+    """Returns, for each module, how it is parallelized if the sequence is split between the pairs of layers.
 
-    All-gather before a pair, reduce-scatter behind it, and norms on parts of the sequence.
+    An all-gather precedes each pair, a reduce-scatter follows it, and norms run on parts of the sequence.
     """
     _, *blocks, _ = spec.segments()
     plan: dict[str, ParallelStyle] = {

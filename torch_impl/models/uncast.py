@@ -1,7 +1,7 @@
-"""Makes layers that cast to float32 keep float64 inputs in float64: the proof of a step needs all digits of every layer.
+"""Makes layers that cast to float32 keep float64 inputs in float64, because proving a step needs all digits of every layer.
 
-The norms of many published models compute in float32 whatever their input, so their gradients have seven digits, and the
-gradients of two halves of a batch do not add up to those of the batch. In other dtypes such a layer does what it says.
+The norms of many published models compute in float32 for any input. Their gradients then have only seven digits, and the
+gradients of two halves of a batch do not add up to those of the batch. For other dtypes, such layers are left unchanged.
 """
 
 import functools
@@ -19,13 +19,13 @@ _BITS = (torch.Tensor.view, torch.Tensor.view_as)
 
 
 class _Uncast(TorchFunctionMode):
-    """Has functions of torch that are told to make float32 make float64."""
+    """A mode in which functions of torch that are asked for float32 produce float64."""
 
     def __init__(self, found: Callable[[], None] = lambda: None) -> None:
-        """Begins.
+        """Stores the callback.
 
         Args:
-            found: Called at each such function.
+            found: Called for each such function.
         """
         super().__init__()
         self._found = found
@@ -50,7 +50,7 @@ def find_casts(module: nn.Module, inputs: Inputs) -> tuple[str, ...]:
     """Returns the innermost modules in which a forward pass in float64 casts to float32, in order.
 
     Args:
-        module: The model, in float64. A pass that fails ends the search; whoever calls the model next says so.
+        module: The model, in float64. If the pass fails, the result is empty; the next call of the model will raise.
         inputs: Some examples.
     """
     found: dict[str, None] = {}
@@ -59,7 +59,7 @@ def find_casts(module: nn.Module, inputs: Inputs) -> tuple[str, ...]:
     try:
         with followed, torch.no_grad(), _Uncast(lambda: found.setdefault(inside[-1])):
             module.eval()(inputs)
-    except Exception:  # theirs
+    except Exception:  # raised by the user's code
         return ()
     return tuple(found)
 
@@ -69,7 +69,7 @@ def keep_float64(module: nn.Module, paths: Collection[str]) -> None:
 
     Args:
         module: The model.
-        paths: Which of its modules, "" for itself.
+        paths: The paths of the modules; "" for the model itself.
     """
     for path in paths:
         each = module.get_submodule(path)
@@ -78,7 +78,7 @@ def keep_float64(module: nn.Module, paths: Collection[str]) -> None:
 
 @functools.cache
 def _keeping(kind: type[nn.Module]) -> type[nn.Module]:
-    """Returns a class of modules whose forward pass keeps float64, under the same name."""
+    """Returns a class of the same name whose forward pass keeps float64."""
 
     @functools.wraps(kind.forward)
     def forward(self, *args, **named):

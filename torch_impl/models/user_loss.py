@@ -1,4 +1,4 @@
-"""The loss of a user's model: their function, or the loss that the model returns."""
+"""The loss of a user model: the user's function, or the loss that the model returns."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from samestep.torch_impl.models.user_model import declared
 
 
 def loss_function(model: Model) -> Callable[..., Any] | None:
-    """Returns the function that makes losses of what a model returns: the user's or its own; None if it is ours.
+    """Returns the function that computes losses from what a user model returns; None if the loss is one of ours.
 
     Args:
         model: The declaration.
@@ -24,13 +24,13 @@ def loss_function(model: Model) -> Callable[..., Any] | None:
 
 
 def _own_mean(outputs: object, targets: torch.Tensor) -> torch.Tensor:
-    """Returns the mean over examples of the model's own loss, which was repeated for each of them."""
+    """Returns the model's own loss, as the mean over examples, for each of which it was repeated."""
     assert isinstance(outputs, torch.Tensor)
     return outputs.mean()
 
 
 def user_loss(spec: ModelSpec) -> Callable[[object, torch.Tensor], torch.Tensor]:
-    """Returns the user's own loss, summed over what it returns."""
+    """Returns the user's loss, summed over everything that their function returns."""
     function = loss_function(declared(spec))
     assert function is not None
     if is_mean_of_own(spec):
@@ -39,6 +39,6 @@ def user_loss(spec: ModelSpec) -> Callable[[object, torch.Tensor], torch.Tensor]
 
 
 def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
-    """Returns the user's own loss as a metric of all held-out examples; NaN where it takes more than outputs."""
+    """Returns the user's loss as a metric of all held-out examples; NaN if it takes more than outputs."""
     loss = user_loss(spec)
     return metric_of(spec, "torch", lambda *both: float(loss(*map(torch.from_numpy, both))))

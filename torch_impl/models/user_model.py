@@ -1,4 +1,4 @@
-"""The user's own model, built from their file, with its forward pass as segments where they are known."""
+"""Builds a user model from its file, with its forward pass as segments if they are known."""
 
 import functools
 import inspect
@@ -24,7 +24,7 @@ from samestep.torch_impl.models.uncast import keep_float64
 from samestep.torch_impl.step_context import StepContext
 
 _FORMER = (WeightNorm, SpectralNorm)
-"""Hooks that keep a weight which is no parameter."""
+"""Hooks that keep a weight that is not a parameter."""
 
 
 def declared(spec: ModelSpec) -> Model:
@@ -33,11 +33,11 @@ def declared(spec: ModelSpec) -> Model:
 
 
 def build_user_model(spec: ModelSpec, context: StepContext) -> nn.Module:
-    """Builds the model of a description; its weights are yet to be set.
+    """Builds the model of a description; its weights are not set yet.
 
     Args:
         spec: The description.
-        context: Ignored: a user's layers read nothing of the step.
+        context: Ignored, because a user's layers read nothing about the step.
     """
     module = build_declared(declared(spec), spec.facts.source, spec.facts.unread)
     keep_float64(module, spec.facts.casts)
@@ -49,11 +49,11 @@ def build_declared(model: Model, source: str, unread: Collection[int] = ()) -> n
 
     Args:
         model: The declaration, which has a builder for torch.
-        source: Where it is declared, for messages.
-        unread: The places of what it returns and its loss does not read.
+        source: Where the model is declared, for messages.
+        unread: The positions of what the model returns but its loss does not read.
 
     Raises:
-        ConfigError: The builder fails, returns no module, or one of numbers that are not real.
+        ConfigError: The builder fails, or what it returns is not a module that strategies can train.
     """
     assert model.torch is not None
     widened.install()
@@ -80,7 +80,7 @@ def build_declared(model: Model, source: str, unread: Collection[int] = ()) -> n
 
 
 def _refuse_odd(built: nn.Module) -> None:
-    """Refuses modules that strategies cannot reach into, and those whose methods are not what torch's are."""
+    """Refuses modules that strategies cannot hook into, and modules whose methods do not behave like torch's."""
     kind, was_training = _kind(built), built.training
     if isinstance(built, torch.jit.ScriptModule):
         raise ConfigError(f"the model is a {kind}, which takes no hooks; return the module before torch.jit is called.")
@@ -93,7 +93,7 @@ def _refuse_odd(built: nn.Module) -> None:
 
 
 def _refuse_unfit(built: nn.Module, source: str) -> None:
-    """Refuses what no strategy could lay out: parameters without a size, sparse ones, and former norms of weights."""
+    """Refuses what no strategy could lay out: parameters without a size, sparse parameters, and torch's old norms of weights."""
     for path, each in built.named_modules():
         kind, where = _kind(each), f"`{path}`" if path else "the model itself"
         if (former := next((h for h in each._forward_pre_hooks.values() if isinstance(h, _FORMER)), None)) is not None:
@@ -118,12 +118,12 @@ def _refuse_unfit(built: nn.Module, source: str) -> None:
 
 
 def dtypes_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
-    """Names the dtypes of parameters or buffers, such as "float32"."""
+    """Returns the names of the dtypes of parameters or buffers, such as "float32"."""
     return {name: dtype_of(tensor) for name, tensor in tensors}
 
 
 def _only_parameter(built: nn.Module) -> str | None:
-    """Returns the one parameter that a forward pass has to be given, such as `batch`; None if there are others."""
+    """Returns the only required parameter of a forward pass, such as `batch`; None if there are several."""
     needed = [
         name
         for name, each in inspect.signature(built.forward).parameters.items()
@@ -133,7 +133,7 @@ def _only_parameter(built: nn.Module) -> str | None:
 
 
 def _by_keyword(only: str | None, module: nn.Module, inputs: tuple[object, ...], named: dict[str, object]) -> object:
-    """Hands several inputs to the user's forward pass: by keyword, or all as the one mapping that it takes."""
+    """Passes several inputs to the user's forward pass, by keyword or as one mapping."""
     if not (inputs and isinstance(inputs[0], Mapping)):
         return None
     return ((), dict(inputs[0])) if only is None or only in inputs[0] else ((dict(inputs[0]),), {})
@@ -144,22 +144,22 @@ def _kind(value: object) -> str:
 
 
 def user_segments(spec: ModelSpec, module: nn.Module) -> dict[str, SegmentFunction]:
-    """Returns the forward pass as functions by name, as the user's file or a sequential model has them.
+    """Returns the forward pass as functions by name, taken from the user's file or a sequential model.
 
     Args:
         spec: The description.
-        module: The built model, or what a stage has left of it.
+        module: The built model, or the part that a stage has left of it.
     """
     return find_segments(declared(spec), module, spec.facts.source) or {spec.segments()[0].name: module}
 
 
 def find_segments(model: Model, module: nn.Module, source: str) -> dict[str, SegmentFunction]:
-    """Returns the segments that a model is known to have; none if it is not known as a sequence.
+    """Returns the known segments of a model; an empty dict if it is not known as a sequence.
 
     Args:
         model: The declaration.
         module: The built model.
-        source: Where it is declared, for messages.
+        source: Where the model is declared, for messages.
 
     Raises:
         ConfigError: The user's function fails.
@@ -188,10 +188,10 @@ class _Parts(nn.Module):
 def hold_in_parts(model: nn.Module) -> None:
     """Makes a model hold each complex parameter as two real ones, from which its forward pass computes the complex one.
 
-    One that belongs to several modules is left as it is: it would become several.
+    A parameter that belongs to several modules is left alone, because it would become several parameters.
 
     Args:
-        model: The model, in place. Its parameter `w` becomes `parametrizations.w.original0` and `original1`.
+        model: The model, changed in place. Its parameter `w` becomes `parametrizations.w.original0` and `original1`.
     """
     owners = Counter(id(each) for _, each in model.named_parameters(remove_duplicate=False))
     for module in list(model.modules()):

@@ -1,6 +1,6 @@
-"""Functions of torch that do not support float64 (2.13), built from those that do: a reference needs all digits.
+"""Float64 versions of functions that torch (2.13) lacks in float64, because a reference needs all digits.
 
-`grouped_mm` multiplies groups of rows with a matrix each, as mixtures of experts do.
+`grouped_mm` multiplies each group of rows by a matrix of its own, as mixtures of experts do.
 """
 
 import functools
@@ -14,7 +14,7 @@ Product = Callable[..., torch.Tensor]
 
 
 def install() -> None:
-    """Makes these functions take float64; any other dtype goes to torch's own."""
+    """Makes these functions accept float64; for other dtypes, they call torch's own."""
     for owner, name in ((functional, "grouped_mm"), (torch, "_grouped_mm")):
         plain = getattr(owner, name, None)
         if plain is not None and not hasattr(plain, "__wrapped__"):
@@ -31,15 +31,15 @@ def _either(plain: Product) -> Product:
 
 
 def _grouped(one: torch.Tensor, other: torch.Tensor, offs: torch.Tensor | None = None) -> torch.Tensor:
-    """Multiplies each group, without a look at where groups end, so that the step is the same graph for any.
+    """Multiplies each group without reading where groups end, so the graph of the step is the same for all.
 
     Args:
-        one: [rows, inner], cut along its rows or, where `other` has two dims, along `inner`; or [groups, rows, inner].
-        other: [groups, inner, columns]; or [inner, columns], cut along `inner`, or along its columns where `one` has three dims.
-        offs: [groups], where each group ends along the dim that is cut; None if nothing is.
+        one: [rows, inner], grouped along its rows or, if `other` has two dims, along `inner`; or [groups, rows, inner].
+        other: [groups, inner, columns]; or [inner, columns], grouped along `inner` or, if `one` has three dims, along columns.
+        offs: [groups], where each group ends along the grouped dim; None if no dim is grouped.
 
     Returns:
-        [rows, columns]; [groups, rows, columns] if nothing or `inner` is cut.
+        [rows, columns]; [groups, rows, columns] if no dim or `inner` is grouped.
     """
     if offs is None:
         return one @ other
@@ -53,7 +53,7 @@ def _grouped(one: torch.Tensor, other: torch.Tensor, offs: torch.Tensor | None =
 
 
 def _groups(offs: torch.Tensor, count: int) -> torch.Tensor:
-    """Returns the group of each place; what is behind the last one counts to it."""
+    """Returns the group of each position; positions after the last group count as part of it."""
     return torch.searchsorted(offs, torch.arange(count, dtype=offs.dtype, device=offs.device), right=True).clamp(
         max=len(offs) - 1
     )

@@ -1,4 +1,4 @@
-"""The updates: torch's own where their algebra is the one in `common/workload/optimizers/`; a file for each has its `build`."""
+"""The optimizers, one file with `build` each; torch's own where their algebra is that of `common/workload/optimizers/`."""
 
 import importlib
 from collections.abc import Collection, Iterable, Mapping
@@ -15,16 +15,16 @@ from samestep.torch_impl.weights import named_weights
 
 
 def slot_keys(spec: OptimizerSpec) -> Mapping[str, str]:
-    """Returns the neutral names of an optimizer's slots, with torch's key in `optimizer.state[parameter]`; users' keep theirs."""
+    """Returns neutral slot name -> torch's key in `optimizer.state[parameter]`; a user's optimizer keeps its own names."""
     return {slot: spec.keys.get(slot, slot) for slot in spec.slots}
 
 
 def leave(optimizer: torch.optim.Optimizer, groups: Iterable[Mapping[str, Any]]) -> torch.optim.Optimizer:
-    """Reduces an optimizer of all parameters to this rank's, so that the function that builds it sees all in every row.
+    """Reduces an optimizer of all parameters to those of this rank, so its builder sees all parameters in every row.
 
     Args:
-        optimizer: The optimizer, in which nothing has been updated.
-        groups: Its groups, with the parameters that this rank updates.
+        optimizer: The optimizer, before its first step.
+        groups: The groups with the parameters that this rank updates.
     """
     own = {parameter for group in groups for parameter in group["params"]}
     for group in optimizer.param_groups:
@@ -35,9 +35,9 @@ def leave(optimizer: torch.optim.Optimizer, groups: Iterable[Mapping[str, Any]])
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Sets the learning rate of the next update, of each group in its ratio.
+    """Sets the learning rate of the next update; the rates of groups keep their ratios.
 
-    Where the user's optimizer has it already, its own schedule may have moved it.
+    If the user's optimizer was already given this rate, it is left alone, as the user's own schedule may have changed it.
 
     Args:
         optimizer: The optimizer.
@@ -51,10 +51,10 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def particular_slots(run: Run) -> dict[str, Mapping[str, Shape]]:
-    """Finds the parameters for which the optimizer of a run keeps something else than every slot in the parameter's shape.
+    """Finds the parameters for which an optimizer does not keep every slot in the parameter's shape.
 
     Returns:
-        By name, the shape of each slot that they have, in the neutral layout.
+        For each such parameter, by name, the shape of each slot that it has, in the neutral layout.
     """
     optimizer, params = run.optimizer, run.workload.model.params()
     kept = {name: optimizer.state(param) for name, param in params.items()}
@@ -62,11 +62,11 @@ def particular_slots(run: Run) -> dict[str, Mapping[str, Shape]]:
 
 
 def matrices_of(run: Run, *models: nn.Module) -> set[nn.Parameter]:
-    """Finds the parameters that an optimizer of whole matrices updates as such; none for an elementwise one.
+    """Returns the parameters that the optimizer updates as whole matrices; none if it is elementwise.
 
     Args:
         run: The run.
-        *models: Not wrapped.
+        *models: The models or stages, without wrappers.
     """
     if run.optimizer.is_elementwise:
         return set()
@@ -75,7 +75,7 @@ def matrices_of(run: Run, *models: nn.Module) -> set[nn.Parameter]:
 
 
 def _groups(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> Iterable[Any]:
-    """Gives vectors a group of their own, if they are updated otherwise than matrices."""
+    """Returns the parameter groups; vectors get their own group if they are updated differently from matrices."""
     if not groups_vectors(spec):
         return parameters
     every, own_rate = list(parameters), {own.RATIO: spec.vector_rate, own.ASKED: spec.learning_rate}
@@ -95,16 +95,15 @@ def build_optimizer(
 
     Args:
         spec: The optimizer and its hyper-parameters.
-        parameters: The parameters to update; they may be sharded already.
-        matrices: Those of them that an optimizer of whole matrices updates as such, as `matrices_of` finds them.
+        parameters: The parameters to update, which may already be sharded.
+        matrices: The parameters to update as whole matrices; see `matrices_of`.
 
     Raises:
-        WorkerFailed: The function of the user's file fails here, though it accepted the parameters when the model was
-            described.
+        WorkerFailed: The function in the user's file fails, although it accepted the parameters when the model was described.
     """
     try:
         build = importlib.import_module(f"{__name__}.{spec.name}").build
         groups = _groups(spec, parameters)
         return build(spec, groups) if spec.is_elementwise else build(spec, groups, matrices)
-    except ConfigError as error:  # the request is right, or it would have been refused before this process was started
+    except ConfigError as error:  # the request is valid, or it would have been refused before this process started
         raise WorkerFailed(str(error)) from error

@@ -1,4 +1,4 @@
-"""Adafactor: torch's own (2.13) factors the height and width of a filter, because of its layout of filters."""
+"""Adafactor; torch's own (2.13) would factor filters by height and width, because of torch's layout of filters."""
 
 import dataclasses
 from collections.abc import Collection, Iterable
@@ -11,15 +11,15 @@ from samestep.torch_impl.optimizers.state import kept
 
 
 class AdafactorOptimizer(torch.optim.Optimizer):
-    """The update word for word as in `common/workload/optimizers/adafactor.py`."""
+    """The update exactly as in `common/workload/optimizers/adafactor.py`."""
 
     def __init__(self, spec: Adafactor, parameters: Iterable[nn.Parameter], matrices: Collection[nn.Parameter]) -> None:
-        """Keeps the hyper-parameters.
+        """Stores the hyper-parameters.
 
         Args:
             spec: The hyper-parameters.
             parameters: The parameters to update.
-            matrices: Those of them that torch lays out with their rows as columns: kernels, and no tables.
+            matrices: The parameters that torch stores transposed, which are kernels but not tables.
         """
         super().__init__(parameters, {"lr": spec.learning_rate, "weight_decay": spec.weight_decay})
         self._spec, self._transposed = spec, set(matrices)
@@ -29,7 +29,7 @@ class AdafactorOptimizer(torch.optim.Optimizer):
         """Updates every parameter that has a gradient.
 
         Args:
-            closure: None: the gradients are there.
+            closure: Must be None, because the gradients are already computed.
         """
         for group in self.param_groups:
             spec = dataclasses.replace(self._spec, learning_rate=group["lr"])
@@ -44,7 +44,7 @@ class AdafactorOptimizer(torch.optim.Optimizer):
                 parameter.add_(direction, alpha=-length / max(1.0, _rms(direction)))
 
     def _estimate(self, parameter: nn.Parameter, squares: torch.Tensor, share: float) -> torch.Tensor:
-        """Moves the moments of a parameter and returns the squares that they estimate."""
+        """Updates the moments of a parameter and returns the squares that they estimate."""
         if parameter.ndim != 2:
             return self._average(parameter, self._spec.keys[WHOLE], squares, share)
         along = (0, 1) if parameter in self._transposed else (1, 0)

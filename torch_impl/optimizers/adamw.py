@@ -1,4 +1,4 @@
-"""AdamW, as torch has it."""
+"""AdamW, which is torch's own."""
 
 from collections.abc import Iterable
 

@@ -10,10 +10,10 @@ from samestep.torch_impl.optimizers.state import kept
 
 
 class LionOptimizer(torch.optim.Optimizer):
-    """The update word for word as in `common/workload/optimizers/lion.py`."""
+    """The update exactly as in `common/workload/optimizers/lion.py`."""
 
     def __init__(self, spec: Lion, parameters: Iterable[nn.Parameter]) -> None:
-        """Keeps the hyper-parameters.
+        """Stores the hyper-parameters.
 
         Args:
             spec: The hyper-parameters.
@@ -27,7 +27,7 @@ class LionOptimizer(torch.optim.Optimizer):
         """Updates every parameter that has a gradient.
 
         Args:
-            closure: None: the gradients are there.
+            closure: Must be None, because the gradients are already computed.
         """
         for group in self.param_groups:
             for parameter in group["params"]:

@@ -1,4 +1,4 @@
-"""Muon, in the dtype of the run: torch's own (2.13) orthogonalizes in bfloat16, whatever that is."""
+"""Muon in the dtype of the run; torch's own (2.13) always orthogonalizes in bfloat16."""
 
 import math
 from collections.abc import Collection, Iterable
@@ -11,15 +11,15 @@ from samestep.torch_impl.optimizers.state import kept
 
 
 class MuonOptimizer(torch.optim.Optimizer):
-    """The update word for word as in `common/workload/optimizers/muon.py`."""
+    """The update exactly as in `common/workload/optimizers/muon.py`."""
 
     def __init__(self, spec: Muon, parameters: Iterable[nn.Parameter], matrices: Collection[nn.Parameter]) -> None:
-        """Keeps the hyper-parameters.
+        """Stores the hyper-parameters.
 
         Args:
             spec: The hyper-parameters.
             parameters: The parameters to update.
-            matrices: Those of them that are updated as matrices.
+            matrices: The parameters to update as matrices.
         """
         super().__init__(parameters, {"lr": spec.learning_rate, "weight_decay": spec.weight_decay})
         self._spec, self._matrices = spec, set(matrices)
@@ -29,7 +29,7 @@ class MuonOptimizer(torch.optim.Optimizer):
         """Updates every parameter that has a gradient.
 
         Args:
-            closure: None: the gradients are there.
+            closure: Must be None, because the gradients are already computed.
         """
         for group in self.param_groups:
             for parameter in (each for each in group["params"] if each.grad is not None):
@@ -55,7 +55,7 @@ class MuonOptimizer(torch.optim.Optimizer):
 
 
 def orthogonalized(matrix: torch.Tensor) -> torch.Tensor:
-    """Returns a matrix with its singular vectors, and singular values near one."""
+    """Returns the matrix with the same singular vectors and with singular values near one."""
     a, b, c = COEFFICIENTS
     x = matrix / matrix.norm().clamp(min=LEAST_NORM)
     is_tall = x.shape[0] > x.shape[1]

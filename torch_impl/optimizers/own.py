@@ -10,19 +10,18 @@ from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 
 RATIO, ASKED = "ratio_of_rates", "rate_asked_for"
-"""The keys that we add to a group: the ratio of its rate to that of the file's first group, and the last rate of the run that
-was set."""
+"""The keys that we add to a group: the ratio of its rate to that of the file's first group, and the last rate that was set."""
 
 
 def build(spec: UserOptimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """Builds the optimizer of the user's file.
 
     Args:
-        spec: Says where it is declared.
+        spec: The spec, which says where the optimizer is declared.
         parameters: The parameters to update.
 
     Raises:
-        ConfigError: Their function fails, or returns something else.
+        ConfigError: The user's function fails, or does not return an optimizer.
     """
     builders = load_model(spec.source, "torch").optimizer
     assert builders is not None

@@ -1,4 +1,4 @@
-"""Optimizer state that is spread over ranks which have the same parameters: each updates some, and broadcasts them."""
+"""Optimizer state spread over ranks that have the same parameters; each rank updates some of them and broadcasts them."""
 
 import heapq
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from samestep.torch_impl.sharded import full_tensor, local_part
 
 
 class OwnedOptimizerState:
-    """The optimizer state of a parameter is on the rank that updates it."""
+    """Optimizer state that lies, for each parameter, on the rank that updates it."""
 
     def __init__(
         self,
@@ -20,12 +20,12 @@ class OwnedOptimizerState:
         owners: Mapping[nn.Parameter, int],
         group: dist.ProcessGroup | None = None,
     ) -> None:
-        """Takes an optimizer that has the state of this rank's parameters.
+        """Wraps an optimizer that has the state of this rank's parameters.
 
         Args:
             optimizer: The optimizer.
-            owners: The rank, of all, that updates a parameter; one that nobody updates is left to the first of the group.
-            group: The ranks that have the same parameters; all there are, unless given.
+            owners: The global rank that updates each parameter; parameters that nobody updates go to the first of the group.
+            group: The ranks that have the same parameters; None stands for all ranks.
         """
         self._inner, self._owners, self._group = optimizer, owners, group
 
@@ -37,7 +37,7 @@ class OwnedOptimizerState:
         return self._inner.state[parameter] if self._owner(parameter) == dist.get_rank() else None
 
     def full(self, parameter: nn.Parameter, key: str, shape: Shape) -> torch.Tensor:
-        """Broadcasts one state tensor from its owner; the parts of a sharded one are then gathered."""
+        """Returns one state tensor, broadcast from its owner and gathered if it is sharded."""
         if (local := self.local(parameter)) is not None:
             value = local[key]
         else:
@@ -47,17 +47,17 @@ class OwnedOptimizerState:
         return full_tensor(value)
 
     def count(self, parameter: nn.Parameter) -> int:
-        """Broadcasts its count from its owner."""
+        """Returns the update count of a parameter, broadcast from its owner."""
         value = torch.tensor(int((self.local(parameter) or {}).get("step", 0)), device=parameter.device)
         dist.broadcast(value, self._owner(parameter), self._group)
         return int(value)
 
 
 def owners_of(parameters: Sequence[nn.Parameter], ranks: Sequence[int]) -> dict[nn.Parameter, int]:
-    """Gives each parameter to a rank, as ZeroRedundancyOptimizer does: the largest one left to the rank with fewest elements.
+    """Assigns parameters like ZeroRedundancyOptimizer: the largest one left goes to the rank with the fewest elements.
 
     Args:
-        parameters: Those of this rank, the same on all of them.
+        parameters: The parameters of this rank, the same on all of these ranks.
         ranks: The ranks.
     """
     found, least = dict[nn.Parameter, int](), [(0, place) for place in range(len(ranks))]
@@ -71,11 +71,11 @@ def owners_of(parameters: Sequence[nn.Parameter], ranks: Sequence[int]) -> dict[
 def update_own(
     optimizer: torch.optim.Optimizer, owners: Mapping[nn.Parameter, int], group: dist.ProcessGroup
 ) -> OwnedOptimizerState:
-    """Makes an optimizer update only the parameters of this rank, and broadcast them after each update, in one piece.
+    """Makes an optimizer update only the parameters that this rank owns, and broadcast them together after each update.
 
     Args:
         optimizer: The optimizer of all parameters, before its first update.
-        owners: The rank that updates each that is trained.
+        owners: The rank that updates each trained parameter.
         group: The ranks.
     """
     rank = dist.get_rank()
@@ -84,7 +84,7 @@ def update_own(
     def leave_others(*_: object) -> None:
         for parameter, owner in owners.items():
             if owner != rank:
-                parameter.grad = None  # which optimizers pass over
+                parameter.grad = None  # optimizers skip such parameters
 
     def broadcast(*_: object) -> None:
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""SGD with momentum, as torch has it."""
+"""SGD with momentum, which is torch's own."""
 
 from collections.abc import Iterable
 

@@ -10,11 +10,11 @@ from samestep.torch_impl import sharded
 
 
 def kept(state: dict[str, torch.Tensor], key: str, like: torch.Tensor) -> torch.Tensor:
-    """Returns what an optimizer keeps of a parameter; zeros before the first update.
+    """Returns a state tensor that an optimizer keeps for a parameter; zeros before the first update.
 
     Args:
         state: The optimizer's state of the parameter.
-        key: Torch's key.
+        key: torch's key.
         like: A tensor of the same shape.
     """
     if key not in state:
@@ -23,29 +23,29 @@ def kept(state: dict[str, torch.Tensor], key: str, like: torch.Tensor) -> torch.
 
 
 class OptimizerState(Protocol):
-    """Access to the optimizer state: on this process, or on the rank that updates the parameter.
+    """Access to the optimizer state, which is on this process or on the rank that updates the parameter.
 
     All processes call each method for the same parameters in the same order.
     """
 
     def local(self, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
-        """This process's state of a parameter, by torch's key, to read and to fill; None if another process holds it."""
+        """Returns this process's mutable state of a parameter, by torch's keys; None if another process holds it."""
 
     def full(self, parameter: nn.Parameter, key: str, shape: Shape) -> torch.Tensor:
-        """Gathers one state tensor of a parameter from the processes that hold it.
+        """Returns one state tensor of a parameter, gathered from the processes that hold it.
 
         Args:
             parameter: The parameter that the tensor belongs to.
-            key: Torch's key of the tensor.
+            key: torch's key of the tensor.
             shape: The shape of the whole tensor.
         """
 
     def count(self, parameter: nn.Parameter) -> int:
-        """Returns how many updates a parameter has taken, if the optimizer counts them; from the process that holds it."""
+        """Returns the number of updates of a parameter, from the process that holds it; 0 if they are not counted."""
 
 
 class LocalOptimizerState:
-    """The optimizer state where every process has the state of its own part of each parameter."""
+    """Optimizer state if every process has the state of its own part of each parameter."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
@@ -55,9 +55,9 @@ class LocalOptimizerState:
         return self._optimizer.state[parameter]
 
     def full(self, parameter: nn.Parameter, key: str, shape: Shape) -> torch.Tensor:
-        """Gathers one state tensor in the same way as the parameter itself."""
+        """Returns one state tensor, gathered like the parameter itself."""
         return sharded.full_tensor(self._optimizer.state[parameter][key])
 
     def count(self, parameter: nn.Parameter) -> int:
-        """Returns the optimizer's own count."""
+        """Returns the optimizer's own count of updates; 0 if it has none."""
         return int(self._optimizer.state[parameter].get("step", 0))

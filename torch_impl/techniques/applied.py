@@ -1,7 +1,7 @@
-"""Applies the techniques of a run for models, programs and strategies, which name no single technique.
+"""Applies the techniques of a run for models, programs and strategies; no other module names individual techniques.
 
-A model is built, then restructured, distributed by its strategy, filled with weights, and adapted. A program asks for a scaler
-of its gradients, and a strategy for another exchange of them, or for ranks that take steps alone.
+A model is built, then restructured, distributed by its strategy, filled with weights, and adapted. A program asks for a gradient
+scaler, and a strategy asks for a different exchange of gradients, or for ranks that take steps alone.
 """
 
 from collections.abc import Callable
@@ -46,12 +46,12 @@ __all__ = [
 
 
 def adapt(run: Run, model: nn.Module, device: torch.device) -> None:
-    """Changes in which type, and by whose code, a model is computed, in place, once it has its weights.
+    """Changes the dtype and the code with which a model is computed, in place, once it has its weights.
 
     Args:
         run: The run.
         model: The model, or a stage of it.
-        device: The device that it computes on.
+        device: The device that the model computes on.
     """
     mix_precision(run, model, device)
     keep_dtypes(run, model)
@@ -60,5 +60,5 @@ def adapt(run: Run, model: nn.Module, device: torch.device) -> None:
 
 
 def summing(run: Run) -> Callable[[torch.Tensor], object]:
-    """Returns what sums a flat tensor over all ranks, in place."""
+    """Returns the function that sums a flat tensor over all ranks, in place."""
     return dist.all_reduce if run.techniques.fixed_order is None else all_reduce

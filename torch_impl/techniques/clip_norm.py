@@ -1,4 +1,4 @@
-"""Clipping: the gradient of the whole batch is scaled down to a largest norm, in place, after the exchange."""
+"""Clipping: after the exchange, the gradient of the whole batch is scaled down in place to at most a given norm."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +15,7 @@ def transform(
 
     Args:
         gradients: The gradients of this process, after the exchange.
-        global_norm: Computes the norm of the whole gradient from them.
+        global_norm: Computes the norm of the whole gradient from these.
         techniques: The techniques of the run.
     """
     if techniques.clip_norm is not None:
@@ -26,7 +26,7 @@ def clip(gradients: Sequence[torch.Tensor], norm: torch.Tensor, bound: float) ->
     """Scales gradients down in place, so the whole gradient has at most a given norm.
 
     Args:
-        gradients: The gradients of this process; of a sharded one, this process's part is scaled.
+        gradients: The gradients of this process; if they are sharded, this process's parts are scaled.
         norm: The norm of the whole gradient.
         bound: The largest norm allowed.
     """

@@ -1,7 +1,7 @@
-"""Compilation: torch.compile of the forward and backward pass; exchange and update stay as they are.
+"""Compilation by torch.compile of the forward and backward pass; exchange and update are not compiled.
 
 References:
-    torch.nn.Module.compile (torch 2.13), which leaves the names of parameters as they are.
+    torch.nn.Module.compile (torch 2.13), which keeps the names of parameters.
 """
 
 from torch import nn
@@ -10,14 +10,14 @@ from samestep.common.strategy import Run
 
 
 def compile_model(run: Run, model: nn.Module) -> None:
-    """Has a model compiled at its first call if the run asks for it, in place.
+    """Sets up a model, in place, to be compiled at its first call if the run asks for it.
 
     Args:
         run: The run.
         model: The model, or a stage of it, before a strategy wraps it.
     """
     if run.techniques.compile:
-        from torch._inductor import config  # of torch.compile alone
+        from torch._inductor import config  # imported here, because only torch.compile needs it
 
-        config.compile_threads = run.threads  # a process has no more cores; by default it starts a pool of compilers
+        config.compile_threads = run.threads  # the cores of this process; the default is a larger pool of compilers
         model.compile()

@@ -1,9 +1,9 @@
 """Compressed exchanges of DDP's gradients, as a communication hook; the counterpart of `common/techniques/compress/statement.py`.
 
-DDP's own hooks are of no use here (torch 2.13): it refuses the one for bfloat16 by its name without NCCL, and those for int8
-fail on gloo. So does PowerSGD's with more than one bucket, since gloo's threads start the exchanges of two buckets in any
-order: it ends with "Received data size doesn't match expected size", or never. A hook sees buckets, and DDP rebuilds them after
-the first step, so residuals are kept by the names of parameters.
+DDP's own hooks cannot be used here (torch 2.13). It refuses the one for bfloat16, by name, without NCCL, and those for int8 fail
+on gloo. PowerSGD's hook fails on gloo with more than one bucket, because gloo's threads start the exchanges of two buckets in any
+order; it raises "Received data size doesn't match expected size" or hangs. A hook sees buckets, and DDP rebuilds them after the
+first step, so residuals are kept by the names of parameters.
 
 References:
     torch.nn.parallel.DistributedDataParallel.register_comm_hook.
@@ -28,13 +28,13 @@ from samestep.torch_impl.techniques.powersgd import Factors
 
 @dataclasses.dataclass
 class CompressedState:
-    """The state of a process whose gradients are compressed: its training state, and the residuals of the exchanges.
+    """The state of a process whose gradients are compressed: its training state and the residuals of its exchanges.
 
     Attributes:
-        run: The run with the method, and when it begins.
+        run: The run, which has the method and the step at which it begins.
         held: Parameters, optimizer state and buffers.
         compressor: The compressor of this rank.
-        step: How many steps have exchanged their gradients.
+        step: The number of steps that have exchanged their gradients.
     """
 
     run: Run
@@ -48,23 +48,23 @@ class CompressedState:
         return {weight.parameter: name for name, weight in self.held.named.items()}
 
     def snapshot(self, step: int) -> TrainState:
-        """Copies everything; what every rank keeps is gathered on the first."""
+        """Returns a copy of the state; the residuals of all ranks are gathered on the first."""
         device = next(iter(self.held.named.values())).parameter.device
         states = gather_states(TrainState(step, {}, {}, local=(self.compressor.snapshot(),)), device)
         local = tuple(arrays for state in states for arrays in state.local)
         return dataclasses.replace(self.held.snapshot(step), local=local)
 
     def pieces(self) -> None:
-        """Returns None: the rows that compress have the whole state in every process."""
+        """Returns None, because rows that compress have the whole state in every process."""
 
     def restore(self, state: TrainState) -> None:
-        """Copies everything in place."""
+        """Copies a state in place."""
         self.step = state.step
         self.held.restore(state)
         self.compressor.restore(state.local)
 
     def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int) -> Footprint:
-        """Adds up the tensors of this process, as `LocalState.footprint` does."""
+        """Returns the bytes of the tensors of this process; see `LocalState.footprint`."""
         own = self.held.footprint(device, gradients_bytes, gathered_bytes)
         return dataclasses.replace(own, residuals_bytes=self.compressor.kept_bytes())
 
@@ -74,7 +74,7 @@ def _exchange_bucket(state: CompressedState, bucket: dist.GradBucket) -> torch.f
 
     Args:
         state: The state of this process.
-        bucket: The bucket of DDP's.
+        bucket: A bucket of DDP.
     """
     is_plain = state.step < first_steady_step(state.run.techniques)
     state.step += bucket.is_last()
@@ -89,11 +89,11 @@ def _exchange_bucket(state: CompressedState, bucket: dist.GradBucket) -> torch.f
 
 
 def hook_exchange(run: Run, model: DistributedDataParallel, held: LocalState) -> CompressedState | None:
-    """Makes DDP exchange its gradients by the compressor that a run asks for; returns None if it asks for none.
+    """Makes DDP exchange its gradients through the compressor of a run; returns None if the run has none.
 
     Args:
-        run: The run with the method.
-        model: The model as DDP wrapped it.
+        run: The run, which names the method.
+        model: The model wrapped in DDP.
         held: The training state of the process.
     """
     if run.techniques.compress is None:

@@ -1,8 +1,8 @@
-"""The fixed order: gradients are added up as the tree of `common/tree.py` says, in a rank and over ranks.
+"""The fixed order: gradients are added up by the tree of `common/tree.py`, within a rank and over ranks.
 
-Autograd adds the gradient of each micro-batch to those before. Here a hook removes each gradient as soon as it is computed, and
-puts their sum in the place of the last one, before a strategy sees it. gloo's and NCCL's reductions begin each piece at another
-rank, so over ranks pieces are sent to the rank that adds them up, in an all-to-all.
+autograd adds the gradient of each micro-batch to the previous ones. Here a hook removes each gradient as soon as it is computed,
+and replaces the last one by the sum, before the strategy sees it. The reductions of gloo and NCCL begin each piece at a different
+rank. So here pieces are sent, in an all-to-all, to the rank that adds them up.
 
 References:
     torch.Tensor.register_post_accumulate_grad_hook (torch 2.13): DDP and FSDP2 look at a gradient after such hooks.
@@ -28,7 +28,7 @@ class _Passes:
         self._left = self._num_passes = num_passes
 
     def __call__(self, parameter: torch.Tensor) -> None:
-        """Takes the gradient of a pass away; the last time, leaves the sum of all."""
+        """Removes the gradient of a pass; after the last pass, replaces it by the sum."""
         assert parameter.grad is not None
         self._tree.push(parameter.grad)
         self._left -= 1
@@ -37,7 +37,7 @@ class _Passes:
 
 
 def order_passes(run: Run, model: nn.Module) -> None:
-    """Has the gradients of the micro-batches of a rank added up in order if the run asks for it.
+    """Makes the gradients of the micro-batches of a rank add up in the fixed order, if the run asks for it.
 
     Args:
         run: The run.
@@ -54,11 +54,11 @@ def order_passes(run: Run, model: nn.Module) -> None:
 
 
 def sum_pieces(flat: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
-    """Sums a flat tensor over all ranks; returns the piece of this one, of as many as there are ranks.
+    """Sums a flat tensor over all ranks; returns this rank's piece of the sum, one of as many as there are ranks.
 
     Args:
-        flat: Its length is a multiple of the number of ranks.
-        group: The ranks; all there are, unless given.
+        flat: The tensor, whose length is a multiple of the number of ranks.
+        group: The ranks; None stands for all ranks.
     """
     received = torch.empty_like(flat)
     dist.all_to_all_single(received, flat, group=group)
@@ -82,11 +82,11 @@ def _sum_bucket(state: None, bucket: dist.GradBucket) -> torch.futures.Future[to
 
 
 def order_ranks(run: Run, model: nn.Module) -> bool:
-    """Has DDP or `fully_shard` add up the gradients of all ranks in order, without a mean; returns whether the run asks for it.
+    """Makes DDP or `fully_shard` sum the gradients of all ranks in the fixed order; returns whether the run asks for it.
 
     Args:
         run: The run.
-        model: The model as it was wrapped or sharded.
+        model: The wrapped or sharded model.
     """
     if run.techniques.fixed_order is None:
         return False

@@ -1,6 +1,6 @@
 """Local steps of each rank, and the joint step of each period; the counterpart of `common/techniques/local_steps/statement.py`.
 
-DDP never sums a gradient here: each pass is in its `no_sync`. Only the weights are sent, once a period.
+DDP never sums gradients here, because each pass runs in its `no_sync`. Only the weights are sent, once per period.
 
 References:
     torch.nn.parallel.DistributedDataParallel.no_sync; torch's own `PeriodicModelAverager` (2.13) averages after the first step
@@ -25,13 +25,13 @@ from samestep.torch_impl.local_state import LocalState, gather_states
 
 @dataclasses.dataclass
 class RankSteps:
-    """The steps of one rank, and its part in those of all; the state of a process whose ranks take steps alone.
+    """The local steps of one rank and its part in the joint steps, with the state of its process.
 
     Attributes:
-        run: With its periods.
-        model: The model as DDP wrapped it.
+        run: The run, which has the periods.
+        model: The model wrapped in DDP.
         held: Parameters, optimizer state and buffers of this rank.
-        shared: The weights that the present period began with, by name; empty where nobody needs them.
+        shared: The weights with which the current period began, by name; empty if they are not needed.
         momentum: The running sum of the outer steps, by name; empty without momentum.
     """
 
@@ -45,7 +45,7 @@ class RankSteps:
         self._begin({}, {})
 
     def _begin(self, shared: Arrays, momentum: Arrays) -> None:
-        """Keeps what the outer step needs: what a state has of it, otherwise the present weights and zeros."""
+        """Sets what the outer step needs, from a state or, without one, to the current weights and zeros."""
         self.shared, self.momentum = {}, {}
         for name, weight in self.held.trained.items():
             own, techniques = weight.parameter.detach(), self.run.techniques
@@ -56,15 +56,15 @@ class RankSteps:
                 self.momentum[name] = weight.from_neutral(momentum[name]) if has else torch.zeros_like(own)
 
     def exchange(self, last: bool) -> contextlib.AbstractContextManager[None]:
-        """Makes the context of a forward and backward pass: DDP sums nothing.
+        """Returns the context of a forward and backward pass, in which DDP sums nothing.
 
         Args:
-            last: Ignored: the last pass of a step is like any other.
+            last: Ignored, because the last pass of a step is like any other.
         """
         return self.model.no_sync()
 
     def after_update(self, step: int) -> None:
-        """Takes the step of all ranks if a period ends.
+        """Takes the joint step of all ranks if a period ends.
 
         Args:
             step: The number of the step that was taken, counted from 1.
@@ -88,7 +88,7 @@ class RankSteps:
             value.copy_(self.shared[name].sub_(gradient, alpha=techniques.outer_rate))
 
     def snapshot(self, step: int) -> TrainState:
-        """Copies everything; what every rank has is gathered on the first."""
+        """Returns a copy of the state; the states of all ranks are gathered on the first."""
         own = self.held.snapshot(step)
         device = next(iter(self.held.named.values())).parameter.device
         states = gather_states(own, device)
@@ -102,26 +102,26 @@ class RankSteps:
         return averaged(dataclasses.replace(own, local=pack(states, shared, momentum)))
 
     def pieces(self) -> None:
-        """Returns None: no part of the state is one rank's alone."""
+        """Returns None, because no part of the state lies on only one rank."""
 
     def restore(self, state: TrainState) -> None:
-        """Continues from this rank's own state, or from the means where it has none."""
+        """Continues from this rank's own state, or from the means if there is none."""
         self.held.restore(of_rank(state, dist.get_rank()))
         self._begin(state.params | kept(state, SHARED), kept(state, OUTER))
 
     def footprint(self, device: torch.device, gradients_bytes: int, gathered_bytes: int) -> Footprint:
-        """Adds up the tensors of this process, as `LocalState.footprint` does."""
+        """Returns the bytes of the tensors of this process; see `LocalState.footprint`."""
         own = self.held.footprint(device, gradients_bytes, gathered_bytes)
         held = (*self.shared.values(), *self.momentum.values())
         return dataclasses.replace(own, residuals_bytes=weights.nbytes(held))
 
 
 def take_apart(run: Run, model: DistributedDataParallel, held: LocalState) -> RankSteps | None:
-    """Makes the ranks of a run take local steps; returns None if the run does not ask for that.
+    """Makes the ranks of a run take local steps; returns None if the run does not ask for them.
 
     Args:
         run: The run.
-        model: The model as DDP wrapped it.
+        model: The model wrapped in DDP.
         held: What the process holds.
     """
     return None if run.techniques.local_steps is None else RankSteps(run, model, held)

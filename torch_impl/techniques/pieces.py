@@ -1,4 +1,4 @@
-"""Exchanges in two halves: each rank adds up a piece of every gradient, and sends the sum to all; fp16, bf16 and int8."""
+"""Exchanges in fp16, bf16 and int8, in two halves: each rank adds up a piece of every gradient, and sends the sum to all."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -18,41 +18,41 @@ HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class Pieces:
-    """The exchanges of one rank that send every number, rounded before and after the sum, and the residuals between them."""
+    """The exchanges of one rank, which send every number, rounded before and after the sum, and the residuals between them."""
 
     def __init__(self, run: Run, weights: Mapping[str, Weight]) -> None:
         self._half = HALVES.get(str(run.techniques.compress))
         self._weights = weights
         self._ranks, self._rank = dist.get_world_size(), dist.get_rank()
         self._residuals: dict[str, torch.Tensor] = {}
-        """By parameter: [ranks, piece], a row for each rank that adds a piece up."""
+        """Parameter -> residuals [ranks, piece], with a row for each rank that adds up a piece."""
         self._sum_residuals: dict[str, torch.Tensor] = {}
-        """By parameter: [piece], of the piece that this rank adds up."""
+        """Parameter -> residual [piece] of the piece that this rank adds up."""
 
     def exchange(self, gradients: Mapping[str, torch.Tensor]) -> None:
-        """Sums some gradients over all ranks, in place; by name."""
+        """Sums gradients, given by name, over all ranks, in place."""
         (self._sum_int8 if self._half is None else self._sum_halves)(gradients)
 
     def _rows(self, whole: torch.Tensor) -> torch.Tensor:
-        """Cuts a tensor into a row for each rank, [ranks, piece], with zeros at the end."""
+        """Returns a tensor cut into a row for each rank, [ranks, piece], with zeros at the end."""
         piece = piece_size(whole.numel(), self._ranks)
         padding = piece * self._ranks - whole.numel()
         return nn.functional.pad(whole.reshape(-1), (0, padding)).view(self._ranks, piece)
 
     def _to_owners(self, rows: torch.Tensor) -> torch.Tensor:
-        """Sends each rank its row, and returns those that this one is sent: [ranks, numbers]."""
+        """Sends each rank its row, and returns the rows that this rank is sent, [ranks, numbers]."""
         received = torch.empty_like(rows)
         dist.all_to_all_single(received, rows)
         return received
 
     def _to_all(self, own: torch.Tensor) -> torch.Tensor:
-        """Gathers the row of each rank: [ranks, numbers]."""
+        """Returns the rows of all ranks, gathered, [ranks, numbers]."""
         rows = own.new_empty(self._ranks, len(own))
         dist.all_gather_single(rows.view(-1), own)
         return rows
 
     def _sum_halves(self, gradients: Mapping[str, torch.Tensor]) -> None:
-        """Rounds gradients before the sum and after it."""
+        """Sums gradients in place, rounded before and after the sum."""
         rows = [self._rows(gradient).float().to(self._half) for gradient in gradients.values()]
         parts = self._to_owners(torch.cat(rows, 1)).to(next(iter(gradients.values())).dtype)
         total = self._to_all(functools.reduce(torch.add, parts).float().to(self._half))
@@ -60,7 +60,7 @@ class Pieces:
             gradient.copy_(_whole(own, gradient))
 
     def _sum_int8(self, gradients: Mapping[str, torch.Tensor]) -> None:
-        """Sends gradients as int8, and their sum; what is kept is added and left out in place, for new memory is slow."""
+        """Sums gradients in place, sending them and their sum as int8; residuals are updated in place, as new memory is slow."""
         rows = {name: self._rows(gradient) for name, gradient in gradients.items()}
         values = [self._residuals.setdefault(name, torch.zeros_like(row)).add_(row) for name, row in rows.items()]
         largest = self._largest(values)
@@ -81,13 +81,13 @@ class Pieces:
             gradient.copy_(_whole(part, gradient)).mul_(sum_scale * scale)
 
     def _largest(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Returns the largest absolute number of each parameter over all ranks; 127 where all are zero."""
+        """Returns the largest absolute value of each parameter over all ranks; 127 if all are zero."""
         largest = torch.stack([torch.stack(part.aminmax()).abs().max() for part in parts])
         dist.all_reduce(largest, dist.ReduceOp.MAX)
         return torch.where(largest == 0, LARGEST, largest)
 
     def snapshot(self) -> Arrays:
-        """Returns what this rank keeps; the sums' residuals are joined for the first rank."""
+        """Returns the residuals that this rank keeps; on the first rank, also those of the sums, gathered."""
         own = {f"{RESIDUAL}/{name}": self._to_neutral(name, rows) for name, rows in self._residuals.items()}
         for name, residual in self._sum_residuals.items():
             whole = self._to_neutral(name, self._to_all(residual))
@@ -95,7 +95,7 @@ class Pieces:
         return own
 
     def restore(self, local: Sequence[Arrays]) -> None:
-        """Restores what every rank kept; without it, resets the residuals."""
+        """Restores the residuals of all ranks; resets them if none are given."""
         self._residuals, self._sum_residuals = {}, {}
         if not local or self._half is not None:
             return
@@ -106,7 +106,7 @@ class Pieces:
                 self._sum_residuals[name] = self._rows(weight.from_neutral(shared))[self._rank].clone()
 
     def kept_bytes(self) -> int:
-        """Returns the bytes that this rank keeps."""
+        """Returns the bytes of the residuals that this rank keeps."""
         return sum(kept.nbytes for kept in (*self._residuals.values(), *self._sum_residuals.values()))
 
     def _to_neutral(self, name: str, rows: torch.Tensor) -> np.ndarray:
@@ -115,22 +115,22 @@ class Pieces:
 
 
 def _whole(rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Joins rows [ranks, piece], without the zeros at the end."""
+    """Returns the tensor whose rows are [ranks, piece], without the zeros at the end."""
     return rows.reshape(-1)[: like.numel()].view_as(like)
 
 
 def _sent(values: torch.Tensor, largest: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Rounds some values to int8, and leaves in their place what that left out."""
+    """Returns values rounded to int8, and replaces the values by their rounding errors."""
     whole = quantize(values, largest)
     values.addcmul_(whole, scale, value=-1)
     return whole.to(torch.int8)
 
 
 def quantize(values: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
-    """Rounds to whole numbers from -127 to 127, half to even.
+    """Returns values scaled and rounded to whole numbers from -127 to 127, half to even.
 
     Args:
-        values: The values; the absolute value of each is at most `largest`.
+        values: The values, none larger than `largest` in absolute value.
         largest: The value that becomes 127.
     """
     factor = torch.full_like(largest, LARGEST) / largest  # torch 2.13: a number over a tensor is rounded twice

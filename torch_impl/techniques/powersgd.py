@@ -14,7 +14,7 @@ from samestep.torch_impl.weights import Weight
 
 
 class Factors:
-    """The exchanges of one rank that send factors; matrices are in the neutral layout; other gradients are sent as they are."""
+    """The exchanges of one rank, which send factors of matrices in the neutral layout; other gradients are sent unchanged."""
 
     def __init__(self, run: Run, weights: Mapping[str, Weight]) -> None:
         self._run, self._weights = run, weights
@@ -22,16 +22,16 @@ class Factors:
         self._shapes = {name: self._shape(weight) for name, weight in weights.items()}
         self._initial = {name: self._drawn(name, shape[1]) for name, shape in self._shapes.items() if shape}
         self._residuals: dict[str, torch.Tensor] = {}
-        """By parameter: [rows, columns]."""
+        """Parameter -> residual [rows, columns]."""
         self._factors: dict[str, torch.Tensor] = {}
-        """By parameter: Q of the last exchange, [columns, rank]."""
+        """Parameter -> factor Q of the last exchange, [columns, rank]."""
 
     def _shape(self, weight: Weight) -> tuple[int, int] | None:
         neutral = weight.parameter.permute(weight.permutation).shape
         return matrix_shape(neutral, self._run.techniques.compress_rank)
 
     def exchange(self, gradients: Mapping[str, torch.Tensor]) -> None:
-        """Sums some gradients over all ranks, in place; by name."""
+        """Sums gradients, given by name, over all ranks, in place."""
         whole = [gradient for name, gradient in gradients.items() if self._shapes[name] is None]
         for gradient, total in zip(whole, _summed(whole), strict=True):
             gradient.copy_(total)
@@ -57,12 +57,12 @@ class Factors:
         return torch.from_numpy(initial).to(self._weights[name].parameter)
 
     def _factor(self, name: str) -> torch.Tensor:
-        """Q to start from; a column that became zero has its initial value again."""
+        """Returns the factor Q to start from; a column that became zero gets its initial value again."""
         kept = self._factors.get(name)
         return self._initial[name] if kept is None else torch.where(kept.any(0), kept, self._initial[name])
 
     def snapshot(self) -> Arrays:
-        """Returns what this rank keeps; the first has the factors."""
+        """Returns the residuals that this rank keeps; on the first rank, also the factors."""
         own = {f"{RESIDUAL}/{name}": self._as_array(name, residual) for name, residual in self._residuals.items()}
         factors = {f"{FACTOR}/{name}": factor.cpu().numpy().copy() for name, factor in self._factors.items()}
         return own | (factors if self._rank == 0 else {})
@@ -72,7 +72,7 @@ class Factors:
         return residual.view(neutral.shape).cpu().numpy().copy()
 
     def restore(self, local: Sequence[Arrays]) -> None:
-        """Restores what every rank kept; without it, resets the factors and residuals."""
+        """Restores the factors and the residuals of all ranks; resets them if none are given."""
         self._residuals, self._factors = {}, {}
         rank = self._run.techniques.compress_rank
         for name, shape in self._shapes.items() if local else ():
@@ -84,12 +84,12 @@ class Factors:
                 self._factors[name] = torch.from_numpy(factor).to(parameter)
 
     def kept_bytes(self) -> int:
-        """Returns the bytes that this rank keeps."""
+        """Returns the bytes of the factors and residuals that this rank keeps."""
         return sum(kept.nbytes for kept in (*self._residuals.values(), *self._factors.values()))
 
 
 def _summed(parts: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """Sums some tensors over all ranks, in one all-reduce."""
+    """Returns the sums of some tensors over all ranks, with one all-reduce."""
     if not parts:
         return ()
     flat = torch.cat([part.reshape(-1) for part in parts])
@@ -99,7 +99,7 @@ def _summed(parts: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
 
 
 def orthogonalise(matrix: torch.Tensor) -> torch.Tensor:
-    """Makes columns orthonormal, one after the other; those far shorter than the first are zero."""
+    """Returns a matrix with orthonormal columns; columns far shorter than the first become zero."""
     left = matrix.clone()
     least = LEAST_COLUMN * left[:, 0].norm()
     for number in range(left.shape[1]):

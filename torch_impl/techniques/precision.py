@@ -1,20 +1,20 @@
 """Mixed precision: forward and backward compute in two bytes a number, from parameters in float32.
 
-torch.autocast gives two bytes to what goes into products, and float32 to what two bytes would spoil. It is part of the
-model's own forward pass: whichever thread runs that has it, and so does a recomputation. What the model returns is float32
-again, so that losses are, and what goes from one stage of a pipeline to the next.
+torch.autocast casts the factors of products to two bytes, and keeps in float32 what two bytes would spoil. It is entered in the
+model's own forward pass, so it applies on any thread that runs the model, and in a recomputation. The model returns float32, so
+losses are float32, and so are the activations between the stages of a pipeline.
 
-In fp16 small gradients would be zero. So the backward pass starts with a scale in place of 1, and gradients are divided by it
-before anything else is done to them. If one of them is not finite on any rank, no rank takes the step, and the scale is halved.
-After many steps without that it is doubled.
+In fp16, small gradients would be zero. So the backward pass starts with a scale instead of 1, and gradients are divided by it
+before anything else is done with them. If a gradient is not finite on any rank, no rank takes the step, and the scale is halved.
+After many steps without that, it is doubled.
 
-Kept dtypes: a user's modules see their parameters in two bytes where the file made them so; what is trained has four. A module's
-parameter is read through a property that casts it, as torch's parametrizations do, and keeps its name. So gradients, sums over
-ranks, and optimizer state are in float32, and every strategy holds and sends what it does without the flag.
+Kept dtypes: a user's modules see their parameters in two bytes if the file made them so, but the trained parameters have four.
+A parameter is read through a property that casts it, as in torch's parametrizations, and keeps its name. So gradients, sums over
+ranks and optimizer state are in float32, and every strategy holds and sends the same as without the flag.
 
 References:
     torch.autocast and torch.nn.utils.parametrize (torch 2.13); Micikevicius et al., arXiv 1710.03740 (float32 master weights);
-    torch.amp.GradScaler (torch 2.13), whose factors these are; it agrees with nobody, and nor does FSDP2 for it.
+    torch.amp.GradScaler (torch 2.13), whose factors these are; neither it nor FSDP2 makes the ranks agree on a step.
 """
 
 import contextlib
@@ -49,11 +49,11 @@ def mix_precision(run: Run, model: nn.Module, device: torch.device) -> None:
 
     Args:
         run: The run.
-        model: The model, or a stage of it; its class changes, so that copies of it compute so as well.
-        device: The device that it computes on.
+        model: The model, or a stage of it; its class changes, so copies of it compute in that dtype as well.
+        device: The device that the model computes on.
 
     Raises:
-        Unavailable: The device does not compute in that type.
+        Unavailable: The device does not compute in that dtype.
     """
     if run.techniques.precision is None:
         return
@@ -66,7 +66,7 @@ def mix_precision(run: Run, model: nn.Module, device: torch.device) -> None:
             return kind.forward(self, *inputs, **several)
 
     model.__class__ = type(kind.__name__, (kind,), {"forward": forward})
-    model.register_forward_hook(_widen)  # behind the hook that takes the logits of what a user's model returns
+    model.register_forward_hook(_widen)  # after the hook that takes the logits from what a user model returns
 
 
 def _widen(module: nn.Module, inputs: object, outputs: torch.Tensor) -> torch.Tensor:
@@ -74,28 +74,28 @@ def _widen(module: nn.Module, inputs: object, outputs: torch.Tensor) -> torch.Te
 
 
 def gathering(run: Run) -> MixedPrecisionPolicy:
-    """Returns how sharded parameters are gathered: in two bytes if the run computes so; their gradients are summed in float32."""
+    """Returns the dtypes of sharded exchanges: parameters are gathered in the dtype of the run, gradients summed in float32."""
     if run.techniques.precision is None:
         return MixedPrecisionPolicy()
     return MixedPrecisionPolicy(param_dtype=TYPES[run.techniques.precision], reduce_dtype=torch.float32)
 
 
 def require(run: Run, device: torch.device) -> None:
-    """Makes sure that a device computes in the type that the run asks for.
+    """Checks that a device computes in the dtype that the run asks for.
 
     Args:
         run: The run.
         device: The device of this process.
 
     Raises:
-        Unavailable: It does not.
+        Unavailable: The device does not.
     """
     if run.techniques.precision == "fp16" and device.type == "cpu":
         raise Unavailable("--precision fp16 needs a GPU: CPU cores have no units for it; give --precision bf16 here.")
 
 
 def in_full(device: torch.device) -> torch.autocast:
-    """Makes the context of computations that are part of a forward pass in two bytes, and keep the dtype that they are given.
+    """Returns a context that turns autocast off for a part of the forward pass, which then keeps the dtypes of its inputs.
 
     Args:
         device: The device that computes.
@@ -105,16 +105,16 @@ def in_full(device: torch.device) -> torch.autocast:
 
 @contextlib.contextmanager
 def narrowly() -> Iterator[None]:
-    """Makes the context of a forward pass in two bytes; without oneDNN, for which an LSTM is a single operation."""
+    """Makes the context of a forward pass in two bytes, without oneDNN, in which an LSTM is a single operation."""
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), torch.backends.mkldnn.flags(enabled=False):
         yield
 
 
 class LossScaler:
-    """The loss scale of the current step, which the context holds for the backward passes, and which steps were skipped.
+    """Adjusts the loss scale, which the context holds for the backward passes, and records the skipped steps.
 
     Attributes:
-        skipped: The numbers of the steps that were not taken.
+        skipped: The numbers of the skipped steps.
     """
 
     def __init__(self, context: StepContext) -> None:
@@ -124,7 +124,7 @@ class LossScaler:
         context.seed_gradient = FIRST_SCALE
 
     def unscale(self, gradients: Sequence[torch.Tensor], step: int) -> bool:
-        """Divides the gradients by the scale, in place, and says whether the step may be taken: all ranks say the same.
+        """Divides the gradients by the scale, in place; returns whether the step may be taken, the same on all ranks.
 
         Args:
             gradients: The gradients of this process, after the exchange.
@@ -142,7 +142,7 @@ class LossScaler:
         return is_finite
 
     def snapshot(self) -> Arrays:
-        """Returns what it continues from."""
+        """Returns the state from which a run continues."""
         scale = {SCALE: np.array(self._context.seed_gradient), GOOD: np.array(self._good)}
         return scale | {SKIPPED: np.array(self.skipped, np.int64)}
 
@@ -154,7 +154,7 @@ class LossScaler:
 
 
 def agree(is_finite: torch.Tensor) -> bool:
-    """Returns whether the gradients of every rank are finite; one that is not is on its own rank where gradients are sharded."""
+    """Returns whether gradients are finite on all ranks; if they are sharded, only one rank may see one that is not."""
     bad = (~is_finite).float()
     if dist.is_initialized():
         dist.all_reduce(bad)
@@ -162,7 +162,7 @@ def agree(is_finite: torch.Tensor) -> bool:
 
 
 def scaler_of(run: Run, context: StepContext) -> LossScaler | None:
-    """Returns the scaler of a run; None where gradients in its type do not vanish.
+    """Returns the scaler of a run; None if gradients do not underflow in its dtype.
 
     Args:
         run: The run.
@@ -179,13 +179,13 @@ def keep_dtypes(run: Run, model: nn.Module) -> None:
 
     Args:
         run: The run.
-        model: The model, or a stage of it; the classes of its modules change, so that copies compute so as well.
+        model: The model, or a stage of it; the classes of its modules change, so copies behave in the same way.
     """
     if not run.techniques.keep_dtypes:
         return
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            # It looks its parameters up once more before its first forward pass (torch 2.13).
+            # FSDP looks up its parameters again before its first forward pass (torch 2.13), so that happens here.
             module.unshard()
             module.reshard()
     see_kept(model, run.workload.model.facts.dtypes)
@@ -197,11 +197,11 @@ def can_keep(dtypes: Dtypes) -> bool:
 
 
 def see_kept(model: nn.Module, dtypes: Dtypes) -> None:
-    """Makes modules see parameters and buffers in two bytes, and the model its real inputs too if all parameters are so.
+    """Makes modules see parameters and buffers in two bytes; if all parameters are, the model sees real inputs in two as well.
 
     Args:
         model: The model, in float32.
-        dtypes: Parameter or buffer, by torch's name -> its dtype in the file, where that is another one.
+        dtypes: Torch's name of a parameter or buffer -> its dtype in the file, if that is not float32.
     """
     tensors: Mapping[str, torch.Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     narrow = {id(tensor) for name, tensor in tensors.items() if dtypes.get(name) == TWO_BYTES}

@@ -1,6 +1,6 @@
-"""Recomputation: inner segments keep their inputs only, and compute the rest once more in the backward pass.
+"""Recomputation: inner segments save only their inputs, and compute the rest again in the backward pass.
 
-It is applied before any strategy distributes the model. What a rank needs for computing a segment again is there: a
+It is applied before the strategy distributes the model. What a rank needs to recompute a segment is available, because a
 strategy that gathers parameters for the backward pass has gathered them by then.
 
 References:
@@ -20,11 +20,11 @@ from samestep.torch_impl.observing.activations import recomputing
 
 
 def recompute(run: Run, model: nn.Module) -> None:
-    """Has the inner segments of a model recomputed if the run asks for it, in place; of a user's model its blocks.
+    """Makes a model recompute its inner segments, or a user model its blocks, if the run asks for it, in place.
 
     Args:
         run: The run.
-        model: The model, which may be on the meta device, or what a stage has left of it.
+        model: The model, possibly on the meta device, or the part that a stage has left of it.
     """
     if not run.techniques.recompute:
         return
@@ -46,10 +46,10 @@ def recompute(run: Run, model: nn.Module) -> None:
 
 def _computed_twice(run: Run, function: SegmentFunction) -> SegmentFunction:
     twice = functools.partial(checkpoint, function, use_reentrant=False)
-    # A compiler traces through checkpoint, but through no context of ours (torch 2.13).
+    # The compiler can trace checkpoint, but not our contexts (torch 2.13).
     return twice if run.techniques.compile else functools.partial(twice, context_fn=_contexts)
 
 
 def _contexts() -> tuple[contextlib.AbstractContextManager[None], contextlib.AbstractContextManager[None]]:
-    """Returns the contexts of the first and of the second time."""
+    """Returns the contexts of the first computation and of the recomputation."""
     return contextlib.nullcontext(), recomputing()
