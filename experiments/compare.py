@@ -4,9 +4,11 @@ After an interrupt, the rows that are done are printed, and --resume continues f
 """
 
 import argparse
+import dataclasses
+import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,11 +25,11 @@ from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.vary import read_vary
 from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, check_bit_equal
 from samestep.experiments.printing.formats import add_format, write
+from samestep.experiments.report import DEFAULT, report_comparison
 
 if TYPE_CHECKING:
     from samestep.experiments.comparing.against import Earlier
     from samestep.experiments.comparing.comparison import Comparison
-    from samestep.experiments.submitting.targets import Target
 
 
 _ENDINGS = """Exit code, the first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is
@@ -44,6 +46,8 @@ learning_rate, dtype, seed or threads, as in microbatches=2,4 or width=64,128; a
 cell, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
 _RESUME = """continue the comparison in this directory: what has a result is not run again; flags given as well must be those
 it was started with"""
+_BESIDE = ("--against", "--allow", "--format", "--on", "--bit-equal", "--open", "--report", "--wide")
+"""The flags that `compare.toml` does not hold; the first four take a value."""
 _ON = "start each row as a job of an engine, as in slurm:nodes=2 (mpi, torchrun, ray)"
 
 
@@ -56,8 +60,8 @@ def main(arguments: Sequence[str]) -> int:
     """
     given = vars(_parser().parse_intermixed_args(arguments))
     form, wide, file, directory, opens = (given.pop(name) for name in ("format", "wide", "file", "resume", "open"))
-    allow, against, wants_page, bit_equal = (given.pop(name) for name in ("allow", "against", "report", "bit_equal"))
-    target = given.pop("on")
+    allow, against, bit_equal, _ = (given.pop(name) for name in ("allow", "against", "bit_equal", "report"))
+    beside, target = _find_beside(arguments, directory), given.pop("on")
     _take_rows(given)
     check_bit_equal(bit_equal, against)
     allowed = check_allowed(allow)
@@ -73,11 +77,11 @@ def main(arguments: Sequence[str]) -> int:
     else:
         _check_resumed(directory, out, file)
         comparison = execution.resume(Path(directory), given, executor=there)
-    comparison = comparison.conclude(allowed, earlier, bit_equal)
-    document = comparison.document(_again(arguments, directory, target), wide)
+    comparison = dataclasses.replace(comparison, beside=tuple(beside)).conclude(allowed, earlier, bit_equal)
+    document = comparison.document(_again(arguments, directory, beside), wide)
     print(write(document, form), flush=True)
     github_actions.show(document)
-    unwritten = _write_page(comparison, form, opens) if wants_page or opens else None
+    unwritten = _write_page(comparison, form, opens) if opens or "--report" in beside else None
     if comparison.interrupt:
         raise comparison.interrupt
     comparison.require()
@@ -119,8 +123,6 @@ def _check_resumed(directory: str, out: str | None, file: str | None) -> None:
 
 def _write_page(comparison: "Comparison", form: str, opens: bool) -> WorkerFailed | None:
     """Writes the page of a comparison. Returns an error instead of raising it, since what the rows did is reported first."""
-    from samestep.experiments.report import report_comparison  # here: few comparisons have a page
-
     try:
         page = report_comparison(comparison)
     except ConfigError as error:
@@ -161,13 +163,22 @@ def _parser() -> Parser:
     return parser
 
 
-def _again(arguments: Sequence[str], resumed: str | None, target: "Target | None") -> str:
-    """Returns the command that repeats the comparison, without its output directory and engine."""
-    kept = [
-        a for i, a in enumerate(arguments) if not {a.partition("=")[0], [*arguments, ""][i - 1]} & {"--out", "--on"}
-    ]
-    kept = kept if resumed is None else ["--file", str(Path(resumed) / "compare.toml")]
-    return shlex.join(["samestep", "compare", *kept, *(["--on", str(target)] if target else [])])
+def _find_beside(arguments: Sequence[str], resumed: str | None) -> list[str]:
+    """Returns the arguments that the file of a comparison does not hold. A page that is there already is written again."""
+    found = [a for a, before in _with_previous(arguments) if a.partition("=")[0] in _BESIDE or before in _BESIDE[:4]]
+    has_page = resumed is not None and os.path.lexists(Path(resumed) / DEFAULT)
+    return [*found, "--report"] if has_page and "--report" not in found else found
+
+
+def _again(arguments: Sequence[str], resumed: str | None, beside: Sequence[str]) -> str:
+    """Returns the command that repeats the comparison, without its output directory."""
+    kept = [a for a, before in _with_previous(arguments) if "--out" not in (a.partition("=")[0], before)]
+    kept = kept if resumed is None else ["--file", str(Path(resumed) / "compare.toml"), *beside]
+    return shlex.join(["samestep", "compare", *kept])
+
+
+def _with_previous(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    return zip(arguments, ["", *arguments], strict=False)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
 """Trains one workload under one strategy: `samestep run --framework tf --strategy mirrored`."""
 
 import argparse
+import contextlib
 import dataclasses
 import re
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.features.used import spell_switched
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
@@ -21,6 +22,7 @@ from samestep.experiments.printing.command_lines import again
 from samestep.experiments.printing.text import count, fill
 
 if TYPE_CHECKING:
+    from samestep.common.runtime.parent.launcher import Launcher
     from samestep.common.runtime.records import RunResult
     from samestep.experiments.submitting.targets import Target
 
@@ -68,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         if resumed:
             say_left_out(resumed)
-        with show_progress(run, run.name) as progress:
+        with _continuable(launcher, started_on), show_progress(run, run.name) as progress:
             result = launcher.run(run, launch, progress, launched_at, resume=resumed)
         directory = launcher.last_run
     traced = recorded(directory) if directory and launch.traces else ""
@@ -85,6 +87,20 @@ def _first_parser() -> Parser:
     parser.add_argument("--on", dest="started_on", action=TargetAction, metavar="ENGINE", help=_ON)
     parser.add_argument("--resume", dest="resumed", type=Path, metavar="DIR", help="continue a run that was cut off")
     return parser
+
+
+@contextlib.contextmanager
+def _continuable(launcher: "Launcher", target: "Target | None") -> Iterator[None]:
+    """Makes a context that adds to what cuts a run off the line that continues it, if it has saved a checkpoint."""
+    try:
+        yield
+    except (KeyboardInterrupt, WorkerFailed) as end:
+        from samestep.common.runtime.checkpoints.committed import find_folders  # here, like those of `main`
+
+        if (directory := launcher.last_run) and find_folders(directory) and not (directory / "result.json").exists():
+            engine = ["--on", str(target)] if target else []
+            end.add_note(f"continue with: {shlex.join(['samestep', 'run', '--resume', str(directory), *engine])}")
+        raise
 
 
 def say_left_out(directory: Path) -> None:

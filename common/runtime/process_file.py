@@ -15,6 +15,8 @@ from samestep.common.steps.log import METRICS_BYTES
 
 DONE = "done"
 """The phase of a process that has written what it measured."""
+TRAIN = "train"
+"""The phase of all steps but the first."""
 EVALUATE = "evaluate"
 """The phase in which a process shows the number of evaluated examples in place of the step."""
 _READS, _WRITE_SECONDS = 10, 0.001

@@ -58,9 +58,11 @@ def report_errors() -> Iterator[list[int]]:
         sys.stdout.flush()
     except SamestepError as error:
         print(_wrapped(f"samestep: {error}"), file=sys.stderr)
+        _print_notes(error)
         code[0] = error.exit_code
     except KeyboardInterrupt as interrupt:
         how = f"ended by {interrupt}" if interrupt.args else "interrupted"
+        _print_notes(interrupt)
         print(f"samestep: {how}; {_what_is_left(before) or 'nothing is left running.'}", file=sys.stderr)
         _leave(signal_exit_code(interrupt))
     except _Unprintable as error:
@@ -73,6 +75,12 @@ def report_errors() -> Iterator[list[int]]:
         sys.unraisablehook = ignored
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _print_notes(end: BaseException) -> None:
+    """Prints what was added to what ends a command, such as the line that continues a run."""
+    for note in getattr(end, "__notes__", ()):
+        print(f"samestep: {note}", file=sys.stderr)
 
 
 def _wrapped(line: str) -> str:

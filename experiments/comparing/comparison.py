@@ -43,6 +43,7 @@ class Comparison:
         directory: The directory of its runs.
         allowed: The confounds despite which rows are ranked.
         against: How it differs from an earlier comparison, if that was requested.
+        beside: The arguments of its command that `compare.toml` does not hold.
     """
 
     rows: tuple[Row, ...]
@@ -55,6 +56,7 @@ class Comparison:
     directory: Path | None = None
     allowed: frozenset[str] = frozenset()
     against: "Against | None" = None
+    beside: tuple[str, ...] = ()
 
     @property
     def results(self) -> list[RunResult]:

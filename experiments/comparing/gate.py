@@ -49,7 +49,7 @@ def say_missing(found: "Comparison") -> str:
     open_rows = [row for row in found.rows if row.results or row.status == NOT_RUN if row.status != MISSED]
     wanted = sum(1 if row.configuration.is_oracle else found.repeats for row in open_rows)
     missing = wanted - sum(len(row.results) for row in open_rows)
-    command = shlex.join(["samestep", "compare", "--resume", str(found.directory)])
+    command = shlex.join(["samestep", "compare", "--resume", str(found.directory), *found.beside])
     return f"{missing} of {wanted} runs are missing; continue with: {command}" if missing else ""
 
 

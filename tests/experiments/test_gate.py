@@ -34,13 +34,14 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     def gate(line: str, outcomes: dict[str, Outcome] | None = None) -> tuple[int, str, str]:
         make_up(monkeypatch, outcomes or {})
-        monkeypatch.setattr(sys, "argv", ["compare", "--workload", "digits-mlp+width=32", *line.split()])
+        words = [] if "--resume" in line else ["--workload", "digits-mlp+width=32"]
+        monkeypatch.setattr(sys, "argv", ["compare", *words, *line.split()])
         with pytest.raises(SystemExit) as ended:
             run_command(compare.main)
         told = capsys.readouterr()
         code = ended.value.code
         assert isinstance(code, int)
-        return code, told.out, told.err.splitlines()[-1]
+        return code, told.out, (told.err.splitlines() or [""])[-1]
 
     return gate
 
@@ -265,6 +266,19 @@ def test_an_interrupted_comparison_prints_the_rows_that_it_has(gate: Gate) -> No
     ]
     assert [("not run" in line) for line in table[1:]] == [False, False, False, True, True]
     assert "torch:pp, torch:tp were not run: interrupted" in printed
+
+
+def test_what_the_file_of_a_comparison_does_not_hold_is_in_the_lines_that_continue_and_repeat_it(gate: Gate) -> None:
+    flags = "--report --allow shared-cores --format github"
+    line = f"torch:ddp torch:pp --out out {flags}"
+    _, printed, _ = gate(line, {"torch:pp": KeyboardInterrupt()})
+    assert f"1 of 3 runs are missing; continue with: samestep compare --resume out {flags}\n" in printed
+    page = Path("out/report.html").read_text()
+    for given, told in ((flags, flags), ("", "--report")):
+        code, printed, _ = gate(f"--resume out {given}")
+        assert code == 0 and f"samestep compare --file out/compare.toml {told}\n" in printed
+        assert Path("out/report.html").read_text() != page
+        Path("out/report.html").write_text(page)
 
 
 def test_interrupted_before_the_first_row_it_says_so(gate: Gate) -> None:

@@ -14,7 +14,7 @@ from samestep.common.request import Launch
 from samestep.common.runtime.checkpoints.resuming import Beginning, find_beginning, restore, saver_of
 from samestep.common.runtime.checkpoints.saving import Saver
 from samestep.common.runtime.measured import Measured, Saves, Usage, Watched
-from samestep.common.runtime.process_file import EVALUATE, ProcessFile
+from samestep.common.runtime.process_file import EVALUATE, TRAIN, ProcessFile
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.worker.disturbances import Disturbances, watch_for
 from samestep.common.runtime.worker.evaluation import evaluate
@@ -191,7 +191,7 @@ def train(
     later = run.steps - first - separate
     for number, size in enumerate([separate, *_sizes(later, run.techniques.steps_of_period)]):
         if number == 1:  # the last step before may be traced or compiled, as the first one is
-            file.enter("train", step)
+            file.enter(TRAIN, step)
         windows.open()
         traffic.open(counts=number > 0 or not later)
         while (left := size - windows.steps[-1]) > 0:

@@ -17,6 +17,7 @@ import pytest
 from samestep.common.errors import ConfigError, Diverged, SamestepError, WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
+from samestep.common.runtime.checkpoints.committed import find_folders
 from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.parent.judging import finishing
 from samestep.common.runtime.parent.launcher import Launcher
@@ -291,7 +292,10 @@ def test_a_fork_server_that_is_killed_is_named(tmp_path: Path) -> None:
 
             launcher.run(parse(asked), launch_of(asked), kill)
 
-    with pytest.raises(WorkerFailed, match="the numpy fork server was killed by SIGKILL: its log is empty") as caught:
+    with pytest.raises(
+        WorkerFailed,
+        match="the numpy fork server was killed by SIGKILL, and the processes that it had started ended with it",
+    ) as caught:
         killed()
     assert descendants() == before
     assert json.loads((tmp_path / "run" / "error.json").read_text())["message"] == str(caught.value)
@@ -333,6 +337,27 @@ def test_control_c_leaves_no_process(tmp_path: Path) -> None:
     assert "Traceback" not in told
     assert json.loads((path / "error.json").read_text())["message"] == f"the run in {path} was interrupted"
     assert not (path / "result.json").exists()
+
+
+@pytest.mark.parametrize(("victim", "number"), [("command", signal.SIGINT), ("rank-1", signal.SIGKILL)])
+def test_a_run_that_is_cut_off_after_a_checkpoint_says_how_it_goes_on(
+    tmp_path: Path, victim: str, number: signal.Signals
+) -> None:
+    path = tmp_path / "run"
+    with endless(path, "ddp --devices 2 --save-every 1") as (command, _):
+        deadline = time.monotonic() + 60
+        while not find_folders(path):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        rank = json.loads((path / "process-rank-1.json").read_text())["pid"]
+        os.kill(command.pid if victim == "command" else rank, number)
+        _, told = command.communicate(timeout=60)
+    lines = [line for line in told.splitlines() if line.startswith("samestep: ")]
+    continued = f"samestep: continue with: samestep run --resume {path}"
+    if victim == "command":
+        assert lines == [continued, "samestep: interrupted; nothing is left running."]
+    else:
+        assert lines[0].startswith("samestep: rank-1 was killed by SIGKILL (phase: ") and lines[1:] == [continued]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda number: number.name)

@@ -20,6 +20,7 @@ from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
 from samestep.common.runtime.parent.processes.watch import ProcessWatch
 from samestep.common.runtime.process_file import DONE, ProcessFile, read_measured
 from samestep.common.runtime.stack_dumps import DUMP_SIGNAL
+from samestep.common.steps.log import METRICS
 from samestep.common.strategy import ProcessSpec
 
 WORK = '  File "/repo/common/runtime/worker/worker.py", line 51 in main\n'
@@ -74,8 +75,8 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pr
     for name in ("GRACE_SECONDS", "STOP_SECONDS", "KILL_SECONDS", "DUMP_SECONDS"):
         monkeypatch.setattr(f"samestep.common.runtime.parent.processes.watch.{name}", 0.05)
 
-    def watched(independent: bool = False, **server: object) -> ProcessWatch:
-        directory = open_run(tmp_path / "run", RunConfig())
+    def watched(name: str = "run", independent: bool = False, **server: object) -> ProcessWatch:
+        directory = open_run(tmp_path / name, RunConfig())
         specs = {number: ProcessSpec(f"rank-{number}", {}) for number in (0, 1)}
         for number, spec in specs.items():
             ProcessFile(directory, spec.role, number).enter("train", 7)
@@ -126,6 +127,17 @@ def test_a_server_that_does_not_obey_is_ended_with_all_its_workers(watched: Call
 def test_a_process_that_leaves_early_has_not_done_its_part(watched: Callable[..., ProcessWatch]) -> None:
     watch = watched(happens=lambda seconds: [{"ended": 1, "code": 0}])
     assert told(watch).startswith("rank-1 ended with exit code 0 before its part was done (phase: train, step 7)")
+
+
+def test_a_process_that_ends_has_reached_the_step_that_its_peer_or_the_log_shows(
+    watched: Callable[..., ProcessWatch],
+) -> None:
+    died = {"happens": lambda seconds: [{"ended": 1, "code": -9}]}
+    for beats, independent, step in ((7, False, 12), (20, False, 20), (20, True, 7)):
+        watch = watched(f"run-{beats}-{independent}", independent, **died)
+        ProcessFile(watch.directory, "rank-0", 0).enter("train", beats)
+        (watch.directory / METRICS).write_text('{"step": 12, "losses": [0.5], "seconds": 0.1}\n')
+        assert told(watch).startswith(f"rank-1 was killed by SIGKILL (phase: train, step {step})")
 
 
 def test_a_peer_that_loses_patience_with_a_stopped_process_is_not_named(watched: Callable[..., ProcessWatch]) -> None:

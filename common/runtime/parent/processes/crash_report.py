@@ -48,7 +48,9 @@ def last_lines(text: str, count: int = 3) -> str:
     return "".join(f"\n    {line[:300]}" for line in lines[-count:])
 
 
-def crash_report(directory: Path, role: str, what: str, at: "Frame | None" = None, said: str | None = None) -> str:
+def crash_report(
+    directory: Path, role: str, what: str, at: "Frame | None" = None, said: str | None = None, reached: int = 0
+) -> str:
     """Returns the message about a process: what happened to it, in which phase and step, where its log is and how it ends.
 
     Args:
@@ -57,6 +59,7 @@ def crash_report(directory: Path, role: str, what: str, at: "Frame | None" = Non
         what: What happened to it.
         at: The line of code that it had reached, if its log does not show that.
         said: The last lines to show, if not those that its log has now.
+        reached: The step that it had reached at least; its own sign of life may be older.
     """
     from samestep.common.runtime.stack_dumps import CRASH, crash_frame  # here: most runs end well
 
@@ -64,5 +67,5 @@ def crash_report(directory: Path, role: str, what: str, at: "Frame | None" = Non
     text, _, stacks = read_log(log).partition(CRASH)
     at = at or crash_frame(stacks)
     life = read_life(directory, role)
-    where = f" (phase: {life.phase}, step {life.step}{f', at {at}' if at else ''})" if life.phase else ""
+    where = f" (phase: {life.phase}, step {max(life.step, reached)}{f', at {at}' if at else ''})" if life.phase else ""
     return f"{role} {what}{where}; log: {log}.{last_lines(text) if said is None else said}"

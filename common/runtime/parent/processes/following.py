@@ -20,7 +20,11 @@ SUSPENDED_SECONDS = 2.0
 
 
 class StepTail:
-    """Shows the windows that were added to a step log since the last call."""
+    """Shows the windows that were added to a step log since the last call.
+
+    Attributes:
+        step: The step at the end of the last window that was read; 0 before the first.
+    """
 
     def __init__(self, directory: Path) -> None:
         """Starts at the present end of the log.
@@ -28,7 +32,7 @@ class StepTail:
         Args:
             directory: The run directory.
         """
-        self._directory, self._read = directory, 0
+        self._directory, self._read, self.step = directory, 0, 0
         with contextlib.suppress(Unreadable):  # windows of earlier attempts were shown when they were logged
             self._read = read_bytes(directory / METRICS, METRICS_BYTES).rfind(b"\n") + 1
 
@@ -56,8 +60,9 @@ class StepTail:
                     added.append((values["step"], values["losses"], values["seconds"]))  # pyrefly: ignore
         except (Unreadable, ValueError, KeyError, TypeError):
             raise WorkerFailed(f"{path} is damaged; the run was at step {step}") from None
-        if progress is not None:
-            for window in added:  # outside the `try`: an error of this function does not mean a damaged log
+        for window in added:  # outside the `try`: an error of this function does not mean a damaged log
+            self.step = window[0]
+            if progress is not None:
                 progress(*window)
 
 

@@ -236,7 +236,7 @@ class ForkClient:
         self._process.wait()
         self._take(self._answers.read() or b"")
         member, code = self._died.get("died", "keeper"), self._died.get("code", self._process.returncode)
-        words = self._last_words() or ": its log is empty"
+        words = self._last_words() or ", and the processes that it had started ended with it"
         return WorkerFailed(f"{self._processes.name(member)} {self._ending(self._processes.pid(member), code)}{words}")
 
     def _last_words(self) -> str:

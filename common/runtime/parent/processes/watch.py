@@ -16,7 +16,7 @@ from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.parent.processes.crash_report import crash_report, last_lines, read_log
 from samestep.common.runtime.parent.processes.following import Heartbeat, Heartbeats, Progress, StepTail
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
-from samestep.common.runtime.process_file import DONE, EVALUATE, read_life
+from samestep.common.runtime.process_file import DONE, EVALUATE, TRAIN, read_life
 from samestep.common.strategy import ProcessSpec
 
 if TYPE_CHECKING:
@@ -230,4 +230,11 @@ class ProcessWatch:
         return self.directory / f"{self.processes[worker].role}.log"
 
     def _obituary(self, worker: int, what: str, at: "Frame | None" = None, said: str | None = None) -> str:
-        return crash_report(self.directory, self.processes[worker].role, what, at, said)
+        return crash_report(self.directory, self.processes[worker].role, what, at, said, self._reached(worker))
+
+    def _reached(self, worker: int) -> int:
+        """Returns the furthest step of a rank that trains, to which ranks that wait for each other have come together."""
+        lives = {w: read_life(self.directory, spec.role) for w, spec in self.processes.items() if not spec.serves}
+        if self.independent or worker not in lives or lives[worker].phase != TRAIN:
+            return 0
+        return max(self._tail.step, *(life.step for life in lives.values() if life.phase == TRAIN))
