@@ -1,1 +1,1 @@
-"""What each axis of a mesh is to a run, a file an axis: its refusals, and what it costs alone. `used.py` loops over them."""
+"""The axes of a mesh, one file each: what an axis refuses, and what it costs alone. `used.py` loops over them."""

@@ -1,4 +1,4 @@
-"""The hooks that the file of an axis fills in and over which everything else loops. What the axis cuts stands in `AXES`."""
+"""The hooks that the file of an axis fills in and over which everything else loops. `AXES` says what each axis cuts."""
 
 import dataclasses
 import sys
@@ -16,7 +16,7 @@ class SegmentExchange(NamedTuple):
 
     Attributes:
         layer: The number of the layer of the segment at which it takes place.
-        send: What a rank hands over.
+        send: The send of one rank.
         is_needed: Whether the backward pass of the segment needs it, so that a recomputation repeats it.
     """
 
@@ -31,7 +31,7 @@ class StagePass(NamedTuple):
     Attributes:
         phase: "forward" or "backward".
         rows: The number of examples.
-        segments: The stage.
+        segments: The segments of the stage.
     """
 
     phase: str
@@ -40,11 +40,11 @@ class StagePass(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What the terms of the textbooks count in.
+    """The sizes in which the terms of the textbooks are expressed.
 
     Attributes:
         params: The bytes of all parameters, w Ψ.
-        handed_on: The bytes of activations that a block hands on, for the whole batch: a w.
+        handed_on: The bytes of activations that a block passes on, for the whole batch: a w.
         blocks: The number of blocks, L.
     """
 
@@ -54,7 +54,7 @@ class Sizes(NamedTuple):
 
 
 class Term(NamedTuple):
-    """The bytes that all devices send along an axis in a step, as the textbooks have it.
+    """The bytes that all devices send along an axis in a step, according to the textbooks.
 
     Attributes:
         text: The formula, in the letters of `docs/predicting.md`.
@@ -76,8 +76,8 @@ class BlockPass(NamedTuple):
         head: The numbers of one head.
         values: The numbers that attention returns.
         taken: How many experts a token takes; 0 if the block has none.
-        parts: Into how many parts layers are cut inside.
-        splits_between: Whether what lies between these layers is cut as well.
+        parts: The number of parts into which layers are cut.
+        splits_between: Whether the activations between these layers are cut as well.
         ranks: The devices along the axis.
     """
 
@@ -94,7 +94,7 @@ class BlockPass(NamedTuple):
 
 
 class Idle(NamedTuple):
-    """How long devices wait along an axis, as the textbooks have it.
+    """How long devices wait along an axis, according to the textbooks.
 
     Attributes:
         text: The formula, in the letters of `docs/predicting.md`.
@@ -111,31 +111,31 @@ each example in addition to what it would keep on one device."""
 
 
 def keeps_nothing(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> int:
-    """Returns 0: a segment keeps what it keeps on one device; the arguments are those of `Keeps`."""
+    """Returns 0, for a segment that keeps as much as on one device; the arguments are those of `Keeps`."""
     return 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AxisHooks:
-    """What an axis of several devices means for a run, under any strategy that splits along it.
+    """The effects of an axis of several devices on a run, under any strategy that splits along it.
 
     Attributes:
-        textbook: What a run sends along it, as the textbooks have it.
-        refuse: Raises a ConfigError for a run that it cannot split, whatever the strategy.
+        textbook: The bytes that a run sends along it, according to the textbooks.
+        refuse: Raises a ConfigError for a run that it cannot split under any strategy.
         leave: Returns the run as one device along it sees the batch. The costs of the other axes are computed for that run.
-        exchange: What a rank exchanges along it in one segment of a pass, in the order of the layers in either phase.
+        exchange: Yields what a rank exchanges along it in one segment of a pass, in the order of the layers in either phase.
         hold: Returns the parameters that a device along it holds; a parameter that is in parts has the shape of the device's
             part.
         divides: Whether devices along it hold parts of a parameter, given its name.
-        outputs: Into how many parts it cuts the outputs of a segment.
+        outputs: Returns into how many parts it cuts the outputs of a segment.
         keeps: Returns what the segments of a run keep because of it.
-        splits_between: Whether a run also cuts along it what lies between the layers that it cuts.
+        splits_between: Whether a run also cuts the activations between the layers that it cuts.
         all_to_all: How many numbers a device has in each all-to-all along it, in a forward or a backward pass through a block;
-            None where it uses other exchanges.
-        about: What these exchanges are called.
+            None if it uses other exchanges.
+        about: The name of these exchanges in messages.
         most: The most parts into which a model can be cut along it, given the mesh of the axes that were applied before.
         idle: How long devices along it wait for each other, in a run.
-        turns: In how many turns a device takes its examples, where each turn keeps as much as all blocks do; None where no
+        turns: In how many turns a device takes its examples, where each turn keeps as much as all blocks do; None if no
             textbook says what is kept.
     """
 

@@ -44,7 +44,7 @@ def refuse(run: Run) -> None:
     """Refuses models without positions, and sequences or heads (as the axis `tensor` leaves them) that do not divide equally.
 
     Raises:
-        ConfigError: The model is not our transformer, or a part is unequal.
+        ConfigError: The model is not our transformer, or the parts are unequal.
     """
     count, model, name = run.mesh.axis("context"), run.workload.model, run.workload.name
     if not model.facts.sizes.heads:
@@ -77,9 +77,9 @@ def leave(run: Run) -> Run:
     return dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=local))
 
 
-@functools.lru_cache(maxsize=64)  # a search asks for many pipelines of each
+@functools.lru_cache(maxsize=64)  # a search asks for each with many pipelines
 def _shortened(model: ModelSpec, parts: int) -> ModelSpec:
-    """Returns the model with that part of its positions."""
+    """Returns the model with the positions of one of so many parts."""
     return dataclasses.replace(model, context=model.facts.sizes.context // parts)
 
 
@@ -100,19 +100,19 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[SegmentEx
 
 
 def _heads(phase: str, mesh: Mesh, of_tensor: int) -> Iterator[Send]:
-    """Yields the two all-to-all exchanges: positions for heads ahead of an attention, and back behind it.
+    """Yields the two all-to-all exchanges: from positions to heads before an attention, and back after it.
 
     Args:
         phase: "forward" or "backward".
         mesh: All devices.
-        of_tensor: The bytes of the queries of a rank, as many as of its keys or its values.
+        of_tensor: The bytes of a rank's queries; its keys and its values have as many.
     """
     for tensors in (3, 1):
         yield Send(phase, "all_to_all", "context", mesh.axis("context"), tensors * of_tensor)
 
 
 def _gather(phase: str, mesh: Mesh, of_tensor: int) -> Iterator[Send]:
-    """Yields how keys and values come, and behind that how their gradients go; the arguments are those of `_heads`."""
+    """Yields the gather of keys and values, and the scatter of their gradients; the arguments are those of `_heads`."""
     ranks = mesh.axis("context")
     if phase == "backward":  # whose order is reversed
         yield Send(phase, "reduce_scatter", "context", ranks, 2 * of_tensor * ranks)
@@ -130,14 +130,14 @@ _SENDS = {HEADS: _heads, GATHER: _gather, RING: _ring}
 
 
 def keeps(run: Run) -> Keeps:
-    """Returns what attention keeps beyond what it would on one device: outputs that were sent on, where heads are exchanged."""
+    """Returns what attention keeps in addition to what it keeps on one device: if heads are exchanged, the outputs it sends."""
     return _outputs if run.asked.attention_exchange == HEADS else keeps_nothing
 
 
 def _outputs(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> int:
     """Returns the bytes of the outputs of an attention; the arguments are those of `Keeps`.
 
-    On one device they are the same memory as what the layer behind takes. Here they were sent in between.
+    On one device they are in the same memory as the inputs of the next layer. Here they are sent in between.
     """
     if _attention(model, segment) is None:
         return 0
@@ -145,7 +145,7 @@ def _outputs(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) ->
 
 
 def _attention(model: ModelSpec, segment: Segment) -> int | None:
-    """Returns the number of the last of the layers that an attention's inputs come from; None if the segment has no attention."""
+    """Returns the number of the last layer that produces inputs of an attention; None if the segment has no attention."""
     params = parameters_of(model, segment)
     layers = list(dict.fromkeys(map(layer, params)))
     return max(
@@ -155,13 +155,13 @@ def _attention(model: ModelSpec, segment: Segment) -> int | None:
 
 
 def all_to_all(block: BlockPass) -> tuple[float, float]:
-    """Returns the numbers of each all-to-all: queries, keys and values (at least a head a rank), and outputs of attention."""
+    """Returns the numbers of each all-to-all: queries, keys and values (at least a head per rank), and outputs of attention."""
     keys = max(block.keys, block.parts * block.ranks * block.head)
     return block.tokens * (block.queries + 2 * keys) / block.parts, block.tokens * block.values / block.parts
 
 
 def _textbook(run: Run) -> Term:
-    """Returns the bytes of the attentions' exchanges, both ways, and of gradients summed over one axis more."""
+    """Returns the bytes of the exchanges of attention in both passes, and of gradients, which are summed over one more axis."""
     factor, text = _FACTORS[run.asked.attention_exchange]
 
     def sent(run: Run, sizes: Sizes) -> float:
@@ -177,7 +177,7 @@ _FACTORS: Mapping[str, tuple[Callable[[int], float], str]] = {
     GATHER: (lambda count: 6 * (count - 1), "6 (c - 1) L a w"),
     RING: (lambda count: 6 * count - 4, "(6 c - 4) L a w"),
 }
-"""What all devices send of the activations of a block, by what is exchanged."""
+"""How many times the activations of a block all devices send, by the kind of exchange."""
 HOOKS = AxisHooks(
     textbook=_textbook,
     refuse=refuse,

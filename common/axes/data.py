@@ -1,4 +1,4 @@
-"""The axis `data`: every device has the whole model, or the same part of it, and takes other examples.
+"""The axis `data`: every device has the whole model, or the same part of it, and takes different examples.
 
 Gradients are all-reduced once a step.
 

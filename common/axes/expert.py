@@ -1,4 +1,4 @@
-"""The axis `expert`: every device has some of the experts of each block, takes other examples, and sends tokens to their experts.
+"""The axis `expert`: every device has some experts of each block, takes different examples, and sends tokens to their experts.
 
 With n tokens a rank, k experts a token and width D, a block sends n k D numbers to experts, and as many are returned; the same
 again in the backward pass. Each is an all-to-all, of which a rank keeps 1/N if every expert takes the same number of tokens.
@@ -6,8 +6,8 @@ What a rank sends to experts, and the gradients of what it gets back, are n k D 
 depends on how many tokens the rank's experts take, which the router decides; a prediction made before the step assumes that all
 experts take equally many. Where all parts of an all-to-all have to be equal, each has room for all n k tokens: N times as much.
 
-Gradients of experts are summed over the ranks that have the same experts, and all other gradients over every rank that takes
-other examples.
+Gradients of experts are summed over the ranks that have the same experts, and all other gradients over all ranks that take
+different examples.
 
 References:
     Lepikhin et al., arXiv 2006.16668, section 3.2 (all-to-all); Rajbhandari et al., arXiv 2201.05596, section 4.1.
@@ -27,7 +27,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment, layer, num_positions, parameters_of
 
 COUNT_BYTES = 8
-"""How many tokens of a rank each expert takes, which ranks exchange first."""
+"""The bytes of the number of tokens that an expert takes from a rank. Ranks exchange these numbers first."""
 
 
 def refuse(run: Run) -> None:
@@ -56,7 +56,7 @@ def hold(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> dict[str,
     Args:
         model: The model.
         mesh: All devices.
-        params: By name.
+        params: The parameters, by name.
     """
     count = mesh.axis("expert")
     return {name: _own(param, count) if param.stacked else param for name, param in params.items()}
@@ -64,7 +64,7 @@ def hold(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> dict[str,
 
 @functools.cache
 def _own(param: Param, count: int) -> Param:
-    """Returns a device's part of the experts of a block; the blocks of a model have the same ones."""
+    """Returns a device's part of the experts of a block. It is cached, since the blocks of a model are alike."""
     own = param.stacked // count
     return dataclasses.replace(param, shape=(own, *param.shape[1:]), stacked=own)
 
@@ -83,7 +83,7 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[SegmentEx
     num, ranks = max(stacked.values()), run.mesh.axis("expert")
     sizes = run.workload.model.facts.sizes
     places = [place for place, path in enumerate(dict.fromkeys(map(layer, params))) if f"{path}/kernel" in stacked]
-    ahead, behind = places[0] - 1, places[-1] + 1  # what axes exchange that cut experts is in between
+    ahead, behind = places[0] - 1, places[-1] + 1  # axes that cut experts exchange in between
     of_tokens = stage.rows * num_positions(run.workload.model) * sizes.top_k * sizes.width * run.product_bytes
     of_tokens *= ranks if conventions(run.framework).has_equal_parts else 1
     counts = [(ahead, num * COUNT_BYTES)] if stage.phase == "forward" else []
@@ -110,7 +110,7 @@ def sent(run: Run, sizes: Sizes) -> float:
 
     Args:
         run: What is trained.
-        sizes: What the term counts in.
+        sizes: The sizes in which the term is expressed.
     """
     model, count = run.workload.model, run.mesh.axis("expert")
     taken = model.facts.sizes.top_k
@@ -120,7 +120,7 @@ def sent(run: Run, sizes: Sizes) -> float:
 
 
 def all_to_all(block: BlockPass) -> tuple[float, ...]:
-    """Returns how many numbers are sent to experts, and as many that they return: of whole tokens, or of their parts."""
+    """Returns how many numbers are sent to experts, and as many that are returned: of whole tokens, or of their parts."""
     own = block.tokens / (block.parts if block.splits_between else 1)
     return (own * block.taken * block.width,) * (2 if block.taken else 0)
 

@@ -10,11 +10,11 @@ from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 
 def sent(run: Run, sizes: Sizes) -> float:
-    """Returns the bytes of activations at each boundary, and of their gradients.
+    """Returns the bytes of the activations at all boundaries, and of their gradients.
 
     Args:
         run: What is trained.
-        sizes: What the term counts in.
+        sizes: The sizes in which the term is expressed.
     """
     return 2 * (run.mesh.pipe - 1) * run.mesh.parts("features") * sizes.handed_on
 
@@ -27,7 +27,7 @@ def idle(run: Run) -> Idle:
 
 
 def turns(run: Run) -> int | None:
-    """Returns the micro-batches: under 1F1B the first rank has one in flight for each rank, and 1/p of the blocks."""
+    """Returns the number of micro-batches under 1F1B, whose first rank has p of them in flight and holds 1/p of the blocks."""
     return run.asked.microbatches if run.asked.schedule == "1f1b" else None
 
 

@@ -1,4 +1,4 @@
-"""The axis `shard`: every device takes other examples and holds a part of parameters, gradients and optimizer state.
+"""The axis `shard`: every device takes different examples and holds a part of parameters, gradients and optimizer state.
 
 Parameters are gathered to compute.
 
@@ -18,7 +18,7 @@ def sent(run: Run, sizes: Sizes) -> float:
 
     Args:
         run: What is trained.
-        sizes: What the term counts in.
+        sizes: The sizes in which the term is expressed.
     """
     replicas = math.prod(map(run.mesh.axis, run.mesh.replica_axes))
     return 3 * replicas * (run.mesh.shard - 1) * sizes.params
@@ -28,7 +28,7 @@ def refuse(run: Run) -> None:
     """Refuses parameters that cannot be cut into parts, or that a forward pass writes.
 
     Raises:
-        ConfigError: A parameter has no dim to be cut along, or a forward pass writes into one, which would be lost with the
+        ConfigError: A parameter has no dim to cut along, or a forward pass writes into a parameter, which would be lost with the
             gathered copy.
     """
     model = run.workload.model

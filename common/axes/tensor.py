@@ -24,12 +24,12 @@ from samestep.common.workload.models.spec import ModelSpec, Param, Segment, laye
 from samestep.common.workload.split import even_split_table
 
 SUMS = {"forward": dict.fromkeys(("table", "row", "logits"), "all_reduce"), "backward": {"column": "all_reduce"}}
-"""What is summed in each phase."""
+"""Phase -> kind of layer -> operation that sums."""
 IN_SHARDS = {
     "forward": {"table": "all_reduce", "column": "all_gather", "row": "reduce_scatter", "logits": "all_reduce"},
     "backward": {"table": "all_gather", "column": "reduce_scatter", "row": "all_gather", "norm": "all_reduce"},
 }
-"""The same where activations between two pairs are in shards: gathered before a pair, scattered after it.
+"""The same if activations between two pairs of layers are in shards: gathered before a pair, scattered after it.
 
 Each rank computes the gradients of norms on its shard, so they are summed. The gradient of the embedding's output, which each
 rank cut, is gathered.
@@ -45,7 +45,7 @@ class SplitLayer(NamedTuple):
             split by "column". Split "logits" take a softmax of three sums. A "norm" is whole, and its elements do not depend on
             the number of examples.
         elements: The number of elements of its sum, for one example.
-        is_kept: Whether the backward pass needs the sum, as it needs that of what experts return, which a router weighs.
+        is_kept: Whether the backward pass needs the sum, as it does with the outputs of experts, which a router weighs.
     """
 
     number: int
@@ -58,7 +58,7 @@ def refuse(run: Run) -> None:
     """Refuses a user's model that does not say which layers are cut, running statistics, and unequal parts of a layer or a head.
 
     Raises:
-        ConfigError: The model has such statistics or says nothing, or a part is unequal.
+        ConfigError: The model has running statistics, does not say which layers are cut, or its parts are unequal.
     """
     model = run.workload.model
     if (running := running_buffers(model)) is not None:
@@ -80,7 +80,7 @@ def hold(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> dict[str,
     Args:
         model: The model.
         mesh: All devices.
-        params: By name.
+        params: The parameters, by name.
     """
     split, held = even_split_table(model, mesh.tensor), dict(params)
     for name in held.keys() & split.keys():
@@ -90,14 +90,14 @@ def hold(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> dict[str,
 
 @functools.cache
 def _cut(param: Param, dim: int, parts: int) -> Param:
-    """Returns the shard of a parameter; the layers of a model have the same ones."""
+    """Returns the shard of a parameter. It is cached, since the layers of a model are alike."""
     shape = list(param.shape)
     shape[dim] //= parts
     return dataclasses.replace(param, shape=tuple(shape))
 
 
 def outputs(model: ModelSpec, mesh: Mesh, segment: Segment) -> int:
-    """Returns how many parts a segment's outputs are in: as many as there are devices, if its last layer is split by column.
+    """Returns the number of parts of a segment's outputs: that of the devices if its last layer is split by column, else 1.
 
     Args:
         model: The model as one rank sees it.
@@ -116,7 +116,7 @@ def splits_sequence(run: Run) -> bool:
 
 
 def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[SegmentExchange]:
-    """Yields the sums along the axis that a pass of some examples takes.
+    """Yields the sums along the axis that a pass of some examples needs.
 
     Forward: the rows looked up in each split table, the outputs of each layer split by row, and the three numbers of a
     softmax over split logits. Backward: the gradients of the inputs of each layer split by column.
@@ -134,26 +134,26 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[SegmentEx
         whole = each.elements * _item_bytes(run, each.kind, is_product) * (1 if each.kind == "norm" else stage.rows)
         operation = operations[each.kind]
         send = Send(phase, operation, "tensor", parts, whole // (parts if operation == "all_gather" else 1))
-        # The sum of the last layer's outputs is behind everything that the backward pass keeps.
+        # The sum of the last layer's outputs comes after everything that the backward pass keeps.
         yield SegmentExchange(each.number, send, is_needed=each.is_kept or place < len(layers))
 
 
 def _item_bytes(run: Run, kind: str, is_product: bool) -> int:
-    """Returns the bytes of a number that is summed: what a product returned has those of products, and so has its gradient.
+    """Returns the bytes of a number that is summed. The output of a product and its gradient have the bytes of products.
 
-    What tables and norms return has so too where parameters were gathered in two bytes.
+    So have the outputs of tables and norms if parameters were gathered in two bytes.
 
     Args:
         run: What is trained.
         kind: As in `SplitLayer`.
-        is_product: Whether what the layer takes is what a product returned.
+        is_product: Whether the layer takes the output of a product.
     """
     is_narrow = kind == "row" or (kind in ("column", "table") and run.mesh.parts("parameters") > 1)
     return run.product_bytes if is_narrow or (kind == "column" and is_product) else run.item_bytes
 
 
 def _takes_a_product(model: ModelSpec, segments: Sequence[Segment], segment: Segment) -> bool:
-    """Returns whether the first layer of a segment takes what a product of the same stage returned, and no norm in between."""
+    """Returns whether the first layer of a segment takes the output of a product of the same stage, with no norm in between."""
     before = [*parameters_of(model, *segments[: segments.index(segment)]).values()]
     first = next(iter(parameters_of(model, segment).values()), None)
     return bool(before) and before[-1].role != "table" and first is not None and first.role == "kernel"
@@ -195,7 +195,7 @@ def split_layers(model: ModelSpec, parts: int, segment: Segment) -> list[SplitLa
 
 
 def _split_stack(model: ModelSpec, number: int, param: Param) -> list[SplitLayer]:
-    """Returns what a step meets in a layer of experts, which takes each token as often as it takes experts."""
+    """Returns the split layers in a layer of experts, which takes each token once for each of the token's experts."""
     tokens = num_positions(model) * model.facts.sizes.top_k
     if param.split == 1:
         return [SplitLayer(number, "row", tokens * param.shape[2], is_kept=True)]
@@ -207,7 +207,7 @@ def sent(run: Run, sizes: Sizes) -> float:
 
     Args:
         run: What is trained.
-        sizes: What the term counts in.
+        sizes: The sizes in which the term is expressed.
     """
     return 8 * (run.mesh.tensor - 1) * sizes.blocks * sizes.handed_on
 

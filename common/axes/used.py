@@ -13,7 +13,7 @@ from samestep.common.workload.models.spec import ModelSpec, Param, Segment
 
 @functools.cache
 def hooks_of(axis: str) -> AxisHooks:
-    """Returns what an axis is to a run: `HOOKS` in the file of its name."""
+    """Returns the hooks of an axis: `HOOKS` in the file of its name."""
     return importlib.import_module(f"samestep.common.axes.{axis}").HOOKS
 
 
@@ -33,7 +33,7 @@ def check_split(run: Run) -> None:
     """Refuses a run that its strategy cannot train, or that an axis of its mesh cannot split; the oracle splits nothing.
 
     Raises:
-        ConfigError: The strategy or an axis cannot.
+        ConfigError: The strategy or an axis refuses the run.
     """
     run.strategy.needs(run)
     for axis in used(run.mesh) if run.strategy.axes else ():
@@ -46,12 +46,12 @@ def as_left(run: Run) -> Run:
 
 
 def held_params(run: Run) -> Mapping[str, Param]:
-    """Returns the parameters of a run's model that a device holds, with the shapes of its parts of those that an axis cuts."""
+    """Returns the parameters of a run's model that a device holds; one that an axis cuts has the shape of its part."""
     return held_of(run.workload.model, run.mesh, run.workload.model.params())
 
 
 def held_of(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> Mapping[str, Param]:
-    """Returns the same for some parameters of a model.
+    """Returns what `held_params` returns, for some parameters of a model.
 
     Args:
         model: The model.
@@ -63,7 +63,7 @@ def held_of(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> Mappin
 
 @functools.lru_cache(maxsize=64)  # every stage of a pipeline asks
 def all_held(model: ModelSpec, mesh: Mesh) -> Mapping[str, Param]:
-    """Returns the same for all parameters; the arguments are those of `held_of`."""
+    """Returns what `held_of` returns, for all parameters; the arguments are those of `held_of`."""
     return held_of(model, mesh, model.params())
 
 
@@ -79,7 +79,7 @@ def dividing(model: ModelSpec, mesh: Mesh, name: str) -> list[str]:
 
 
 def parts_of_outputs(left: Run, segment: Segment) -> int:
-    """Returns how many parts the outputs of a segment are in.
+    """Returns into how many parts the outputs of a segment are cut.
 
     Args:
         left: The run that `as_left` returned.
@@ -89,7 +89,7 @@ def parts_of_outputs(left: Run, segment: Segment) -> int:
 
 
 def splits_between(run: Run) -> bool:
-    """Returns whether a run also cuts what lies between the layers that it cuts."""
+    """Returns whether a run also cuts the activations between the layers that it cuts."""
     return any(axis.splits_between(run) for axis in used(run.mesh))
 
 
@@ -98,7 +98,7 @@ def segments_left(left: Run, segments: Sequence[Segment]) -> tuple[Segment, ...]
 
     Args:
         left: The run.
-        segments: Those of the whole model.
+        segments: Segments of the whole model.
     """
     names = {segment.name for segment in segments}
     return tuple(segment for segment in left.workload.model.segments() if segment.name in names)

@@ -11,12 +11,12 @@ from typing import IO, TYPE_CHECKING
 from samestep.common.files.reading import Unreadable, check_memory, open_plain
 
 if TYPE_CHECKING:
-    import numpy as np  # only where arrays are made: a prediction does without
+    import numpy as np  # only where arrays are made: a prediction does not need it
 
 MOST_INFLATION = 100
 """How many times as large as its file an archive may become. Images become five times as large, sparse ones twenty."""
 SMALL_BYTES = 2**26
-"""An archive that becomes no larger than this may do so from any size."""
+"""An archive that inflates to no more than this is accepted, however small it is."""
 _ENCRYPTED = 1
 """The bit of a member's flags that says it is encrypted."""
 _MAX_DIMS = 32
@@ -24,10 +24,10 @@ _MAX_DIMS = 32
 
 
 def save_arrays(file: IO[bytes], arrays: Mapping[str, object]) -> None:
-    """Writes arrays as `np.savez` does, which would take an array called `file` or `allow_pickle` for its own argument.
+    """Writes arrays as `np.savez` does, but also one called `file` or `allow_pickle`, which `savez` takes for its argument.
 
     Args:
-        file: Open to write.
+        file: A file that is open for writing.
         arrays: What `np.asanyarray` takes, by name.
     """
     import numpy as np
@@ -75,13 +75,13 @@ def _one_kind_of_error() -> Iterator[None]:
         yield
     except Unreadable:
         raise
-    # zipfile, zlib, ast and NumPy raise a dozen kinds on bytes that are made to annoy them, MemoryError among them.
+    # On hostile bytes, zipfile, zlib, ast and NumPy raise a dozen kinds of errors, MemoryError among them.
     except Exception as error:
         raise Unreadable(f"it is damaged ({type(error).__name__})") from None
 
 
 def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> "dict[str, np.ndarray]":
-    """Does the work of `read_arrays`, on a file that is open; a damaged one may raise anything.
+    """Reads arrays as `read_arrays` does, from an open file; a damaged one may raise any error.
 
     Args:
         file: The archive.
@@ -95,7 +95,7 @@ def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> "dict[str
 
 
 def _members(archive: zipfile.ZipFile, names: Collection[str], size: int) -> dict[str, zipfile.ZipInfo]:
-    """Returns the members of an archive of so many bytes that are named, as `read_arrays` takes names."""
+    """Returns the members with some names, as `read_arrays` takes them, of an archive of so many bytes."""
     members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         if (name := info.filename.removesuffix(".npy")) in members:
@@ -109,7 +109,7 @@ def _members(archive: zipfile.ZipFile, names: Collection[str], size: int) -> dic
 
 
 def _measure(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> int:
-    """Returns the number of elements that a member's header claims, once the member is known to be that large."""
+    """Returns the number of elements that a member's header claims, after checking that the member is that large."""
     if info.flag_bits & _ENCRYPTED or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise Unreadable(f"{name} is encrypted or compressed in a way that numpy.savez does not use")
     from numpy.lib import format as npy

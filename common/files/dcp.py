@@ -1,4 +1,4 @@
-"""A directory of `torch.distributed.checkpoint`, read without torch and without unpickling anything.
+"""Reads a directory of `torch.distributed.checkpoint` without torch, and without unpickling anything.
 
 `.metadata` is a pickle: the shape of each tensor, its pieces, and where in which file each piece is. A piece is a zip file that
 `torch.save` wrote: a pickle again, and the bytes.
@@ -58,7 +58,7 @@ def read_dcp(folder: Path) -> dict[str, np.ndarray]:
         folder: The directory.
 
     Returns:
-        By name, as in `model.layers.0.weight`; those of bfloat16 as float32.
+        The arrays by name, such as `model.layers.0.weight`; bfloat16 becomes float32.
 
     Raises:
         Unreadable: A file is damaged or missing, or claims to hold more than this machine could.
@@ -92,7 +92,7 @@ def _place(value: object) -> _Place:
 
 
 def _joined(folder: Path, name: str, said: Mapping[str, object], places: Mapping) -> np.ndarray:
-    """Makes a tensor of its pieces, each of which covers a box of it."""
+    """Makes a tensor from its pieces, each of which covers a box of it."""
     shape, dtype = whole_numbers(said["size"]), _dtype(said["properties"])
     whole, covered = np.empty(shape, np.dtype(_DTYPES[dtype])), 0
     for chunk in said["chunks"]:  # pyrefly: ignore
@@ -133,7 +133,7 @@ def _zip(folder: Path, place: _Place) -> zipfile.ZipFile:
 
 
 def _member(archive: zipfile.ZipFile, end: str) -> bytes:
-    """Reads a member, of which torch compresses none."""
+    """Reads a member of an archive; torch compresses none."""
     (info,) = (each for each in archive.infolist() if each.filename.partition("/")[2] == end)
     if info.compress_type != zipfile.ZIP_STORED:
         raise Unreadable("it is compressed, which torch does not do")
@@ -144,7 +144,7 @@ def _member(archive: zipfile.ZipFile, end: str) -> bytes:
 
 
 def _tensor(archive: zipfile.ZipFile) -> np.ndarray:
-    """Reads what `torch.save` wrote of a tensor."""
+    """Reads a tensor that `torch.save` wrote."""
     made = symbol(read_symbols(_member(archive, "data.pkl")), "_rebuild_tensor_v2")
     (_, storage, key, _, count), offset, size, stride, *_ = made.arguments  # pyrefly: ignore
     data = _member(archive, f"data/{key}")
@@ -159,7 +159,7 @@ def _tensor(archive: zipfile.ZipFile) -> np.ndarray:
 
 
 def _number(folder: Path, place: _Place | None) -> np.ndarray | None:
-    """Reads an object that is not a tensor, if it is a whole number; there are many others in a state of an optimizer."""
+    """Reads an object that is not a tensor, if it is a whole number; an optimizer's state has many other objects."""
     if place is None:
         return None
     found = read_symbols(_member(_zip(folder, place), "data.pkl"))

@@ -1,9 +1,9 @@
-"""Locks on files and directories that exist anyway: the places of a run's processes, a byte of a file each, and directories.
+"""Locks on existing files and directories: on one byte of a file for each process of a run, and on directories.
 
-All end with the process that holds them, however it ends.
+Every lock ends with the process that holds it, however that process ends.
 
-filelock is no substitute here, nor where `fcntl.flock` is called: it makes a file of its own beside what it locks, it has no
-shared locks of this kind, and no process can see who holds a lock without taking it.
+The package filelock cannot replace them, nor the other calls of `fcntl.flock`. It makes a file next to what it locks, it has no
+shared locks of this kind, and a process cannot see whether a lock is held without taking it.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _LOCK = "hhqqi"
 
 
 def claim_place(descriptor: int, index: int) -> None:
-    """Holds a place for as long as the file stays open.
+    """Claims a place for as long as the file stays open.
 
     Args:
         descriptor: The descriptor of the file, open for writing.
@@ -47,7 +47,7 @@ def is_any_claimed(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def sole_user(directory: Path, use: str, otherwise: str = "") -> Iterator[None]:
-    """Keeps two commands from using a directory at a time.
+    """Keeps two commands from using a directory at the same time.
 
     Args:
         directory: The directory.
@@ -91,7 +91,7 @@ def alone_in(directory: Path, on_wait: Callable[[], None]) -> Iterator[None]:
 
 
 def _is_held(descriptor: int, directory: Path) -> bool:
-    """Takes the lock of a directory; returns whether that worked, and the directory is still there."""
+    """Takes the lock of a directory; returns whether that succeeded and the directory still exists."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(descriptor), os.stat(directory))

@@ -1,4 +1,4 @@
-"""A file that a user named for a result: checked before what it is to hold is computed, and written completely or not at all."""
+"""A file that a user named for a result: checked before the result is computed, and written completely or not at all."""
 
 import contextlib
 import errno
@@ -12,7 +12,7 @@ from samestep.common.files.writing import replacing
 
 
 def check_output(path: Path, flag: str = "-o") -> None:
-    """Refuses a file that cannot be written; what is there stays as it is.
+    """Refuses a file that cannot be written; an existing file is not changed.
 
     Args:
         path: The file.
@@ -22,10 +22,10 @@ def check_output(path: Path, flag: str = "-o") -> None:
         ConfigError: It cannot be written.
     """
     with _told(path, flag), contextlib.suppress(_Enough):
-        if not _stays(path) or not path.exists():  # the latter: a link to a file that is not there yet
+        if not _stays(path) or not path.exists():  # or a link to a file that is not there yet
             with replacing(path.resolve(), is_users=True):
                 raise _Enough
-        if not stat.S_ISFIFO(path.stat().st_mode):  # to its reader, closing it would be the end of the file
+        if not stat.S_ISFIFO(path.stat().st_mode):  # its reader would take closing it for its end
             with os.fdopen(_open_as_it_is(path), "wb", buffering=0) as file:
                 file.write(b"")  # which /dev/full refuses
 
@@ -41,7 +41,7 @@ def save(text: str, path: Path, flag: str = "-o") -> None:
     Raises:
         ConfigError: It cannot be written.
     """
-    content = text.encode(errors="backslashreplace")  # a path may have bytes that are no character
+    content = text.encode(errors="backslashreplace")  # a path may have bytes that are not characters
     with _told(path, flag):
         if _stays(path):
             with os.fdopen(_open_as_it_is(path, os.O_TRUNC | os.O_CREAT), "wb") as file:
@@ -52,16 +52,16 @@ def save(text: str, path: Path, flag: str = "-o") -> None:
 
 
 class _Enough(Exception):
-    """A file can be written; nothing is."""
+    """Ends a check before anything is written, since the file can be written."""
 
 
 def _stays(path: Path) -> bool:
-    """Whether something has the file's name that a new file must not take the place of."""
+    """Returns whether something has the file's name that a new file must not replace, such as a link or a device."""
     return path.is_symlink() or (path.exists() and not path.is_file())
 
 
 def _open_as_it_is(path: Path, how: int = 0) -> int:
-    """Opens what is there for writing; a pipe that nobody reads is refused, where `open` would wait for a reader."""
+    """Opens a path for writing without replacing it. A pipe without a reader is refused, while `open` would wait for one."""
     descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | how, 0o666)
     os.set_blocking(descriptor, True)
     return descriptor

@@ -1,7 +1,7 @@
-"""Reads files that somebody else may have written, always through this module: plain files of bounded size and depth.
+"""Reads files that somebody else may have written: only plain files, of bounded size and depth.
 
-Anyone who may write a file may put a pipe, a device or 100,000 brackets in its place. A reader with its own `open` would then
-wait forever, or end in a traceback. A test finds such readers.
+Anyone who may write a file may put a pipe, a device or 100,000 brackets in its place. Code with its own `open` would then wait
+forever, or end in a traceback, so all code reads such files with this module. A test finds code that does not.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def memory_bytes() -> int:
 
 
 def check_memory(needed: int) -> None:
-    """Refuses so many bytes if this machine has no room for them.
+    """Refuses to read more bytes than fit into this machine's memory.
 
     Raises:
         Unreadable: The machine has too little memory.
@@ -48,10 +48,10 @@ def check_memory(needed: int) -> None:
 
 @contextlib.contextmanager
 def open_plain(path: Path | str) -> Iterator[BufferedReader]:
-    """Opens a plain file. A pipe or a device could be read without end.
+    """Opens a plain file, and refuses a pipe or a device, which may have no end.
 
     Raises:
-        Unreadable: It is not there, is not a plain file, or may not be read.
+        Unreadable: The file does not exist, is not a plain file, or may not be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for somebody to write
@@ -109,7 +109,7 @@ def read_text(path: Path | str, most_bytes: int = MOST_BYTES, encoding: str = "u
 
 
 def read_end(path: Path | str, start: int = 0, most_bytes: int = MOST_BYTES) -> str:
-    """Reads the end of a log, whatever its bytes are.
+    """Reads the end of a log, which may hold any bytes.
 
     Args:
         path: The file.
@@ -151,7 +151,7 @@ def parse_json(text: str | bytes) -> object:
     """Parses JSON that somebody else wrote.
 
     Raises:
-        Unreadable: It is something else, or deeper than ours.
+        Unreadable: The text is not JSON, or is nested too deeply.
     """
     try:
         brackets = ("{", "[") if isinstance(text, str) else (b"{", b"[")

@@ -1,4 +1,4 @@
-"""Finds and removes what samestep wrote: by the lists in `written.py` alone, so whatever else is there stays."""
+"""Finds and removes what samestep wrote, according to the lists of `written.py`, so everything else stays."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from samestep.common.files.written import HERE, LIST, opened, parent_of, present
 
 
 def walk(folder: Path, depth: int = 32) -> Iterator[tuple[Path, list[str], int]]:
-    """Walks through a folder: yields it and then the folders in it, each open and with the names of its files.
+    """Yields a folder and then the folders in it, each open and with the names of its files.
 
     Args:
         folder: Where to start. Links, and what does not exist, are left out.
@@ -26,7 +26,7 @@ def walk(folder: Path, depth: int = 32) -> Iterator[tuple[Path, list[str], int]]
 
 
 def find_written(folder: Path, depth: int = 32) -> Iterator[tuple[Path, dict[str, os.stat_result]]]:
-    """Finds the directories with a list, from a folder on, with what is ours in each.
+    """Yields the directories in and below a folder that have a list, with what is ours in each.
 
     Args:
         folder: Where to look.
@@ -54,7 +54,7 @@ def discard(directory: Path, keep: Collection[str] = (), is_changed: bool = Fals
 
     Args:
         directory: The directory; one without a list is left alone, and so is a link.
-        keep: The names that stay.
+        keep: The names to keep.
         is_changed: Whether a file still counts if it was replaced or has other bytes by now.
     """
     with contextlib.suppress(OSError), opened(directory, follow=False) as root:
@@ -76,7 +76,7 @@ def discard_folder(folder: Path, below: Path) -> None:
 
     Args:
         folder: The folder.
-        below: The directory, in whose list it is.
+        below: The directory whose list names it.
     """
     own = str(folder.relative_to(below))
     with contextlib.suppress(OSError), opened(below, follow=False) as root:
@@ -85,13 +85,13 @@ def discard_folder(folder: Path, below: Path) -> None:
 
 
 def _remove(root: int, found: Mapping[str, os.stat_result]) -> None:
-    for name in sorted(found, reverse=True):  # what is in a folder goes before it
+    for name in sorted(found, reverse=True):  # what is in a folder is removed before it
         with contextlib.suppress(OSError), parent_of(root, name) as (parent, leaf):
             (os.rmdir if stat.S_ISDIR(found[name].st_mode) else os.unlink)(leaf, dir_fd=parent)
 
 
 def _remove_empty(directory: Path, root: int) -> None:
-    """Removes a directory by its name, if that still is its name, unless something is in it."""
+    """Removes a directory if it is empty and still has its name."""
     with opened(directory.absolute().parent) as above:
         there = os.stat(directory.absolute().name, dir_fd=above, follow_symlinks=False)
         if os.path.samestat(there, os.fstat(root)):

@@ -1,4 +1,4 @@
-"""`.safetensors`: a header of JSON, then the bytes of every array. Small enough to be read and written here.
+"""`.safetensors`: a header of JSON, then the bytes of every array. The format is simple enough to be read and written here.
 
 References:
     https://huggingface.co/docs/safetensors, "Format".
@@ -26,11 +26,11 @@ _MOST_HEADER_BYTES = 2**26
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays, in place of what is there.
+    """Writes arrays into a file, which replaces an existing one.
 
     Args:
         path: The file.
-        arrays: By name.
+        arrays: The arrays, by name.
     """
     header, end, data = {}, 0, []
     for name, array in sorted(arrays.items()):
@@ -49,7 +49,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """Reads arrays; those of bfloat16 come as float32, which holds each of its numbers.
+    """Reads arrays; bfloat16 becomes float32, which is exact.
 
     Args:
         path: The file.
@@ -83,5 +83,5 @@ def _array(name: str, said: object, data: bytes) -> np.ndarray:
 
 
 def widened(halves: np.ndarray) -> np.ndarray:
-    """Makes float32 of the bits of bfloat16, each of whose numbers it holds."""
+    """Converts the bits of bfloat16 numbers to float32, which is exact."""
     return (halves.astype(np.uint32) << 16).view(np.float32)

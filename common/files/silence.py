@@ -1,4 +1,4 @@
-"""Silences standard error, for what libraries write there in spite of every setting."""
+"""Silences standard error for libraries that write to it whatever their settings are."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Pickles that somebody else wrote, read as symbols: each name stays a name, so nothing is imported or called."""
+"""Reads pickles that somebody else wrote as symbols: each name stays a name, so nothing is imported or called."""
 
 import io
 import pickle
@@ -9,12 +9,12 @@ from samestep.common.files.reading import Unreadable
 
 
 class Symbol:
-    """An object in a pickle: its name, the arguments it was made with, and the state that it was given.
+    """An object in a pickle: its name, the arguments with which it was made, and the state that it was given.
 
     Attributes:
         name: Its class or function, as in `torch.Size`.
-        arguments: What that was called with.
-        state: What was set afterwards; None if nothing was.
+        arguments: The arguments with which that was called.
+        state: The state that was set afterwards; None if none was.
     """
 
     name: str
@@ -36,14 +36,14 @@ class Symbol:
 
 
 class _Reader(pickle._Unpickler):
-    """Python's own reader of pickles, whose memory the bytes bound; that in C makes room for what an index claims."""
+    """Python's pickle reader without C code, whose memory the bytes bound. The one in C makes room for what an index claims."""
 
     stack: list[object]
     append: Callable[[object], None]
     pop_mark: Callable[[], list[object]]
 
     def find_class(self, module: str, name: str) -> type[Symbol]:
-        """Makes a symbol of a name."""
+        """Makes a class of symbols with a name."""
         return type(name, (Symbol,), {"name": f"{module}.{name}"})
 
     def persistent_load(self, pid: object) -> object:
@@ -51,7 +51,7 @@ class _Reader(pickle._Unpickler):
         return pid
 
     def load_tuple(self) -> None:
-        """Makes a list in place of a tuple: tuples within tuples can take years to be hashed, and a list is not a key."""
+        """Makes a list in place of a tuple. Hashing nested tuples can take years, and a list cannot be a key."""
         items = self.pop_mark()
         self.append(items)
 
@@ -84,19 +84,19 @@ def read_symbols(data: bytes) -> object:
         return _Reader(io.BytesIO(data)).load()
     except Unreadable:
         raise
-    except Exception as error:  # a dozen kinds on bytes that are made to annoy it
+    except Exception as error:  # hostile bytes raise a dozen kinds of errors
         raise Unreadable(f"it is not a pickle that can be read ({type(error).__name__})") from None
 
 
 def symbol(found: object, name: str) -> Symbol:
-    """Makes sure that something is a certain symbol.
+    """Returns what was read if it is the expected symbol.
 
     Args:
         found: What was read.
         name: The last part of its name.
 
     Raises:
-        Unreadable: It is not.
+        Unreadable: It is not that symbol.
     """
     if not isinstance(found, Symbol) or found.name.rpartition(".")[2] != name:
         raise Unreadable(f"it has something else where a {name} belongs")

@@ -1,4 +1,4 @@
-"""A checkpoint that TensorFlow wrote, read without TensorFlow: a sorted table of names, and files of bytes beside it.
+"""Reads a checkpoint of TensorFlow without TensorFlow: a sorted table of names, and files of bytes next to it.
 
 References:
     tensorflow/core/util/tensor_bundle/tensor_bundle.h, core/protobuf/tensor_bundle.proto; LevelDB, doc/table_format.md.
@@ -16,7 +16,7 @@ from samestep.common.files.reading import Unreadable, memory_bytes, open_plain, 
 from samestep.common.files.safetensors import widened
 
 LATEST = "checkpoint"
-"""The file of a folder that names its newest checkpoint."""
+"""The file that names the newest checkpoint of a folder."""
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _MOST_INDEX_BYTES = 2**26
 _MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
@@ -25,7 +25,7 @@ _HALF_A_FLOAT = 14
 _DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "|u1", 5: "<i2", 6: "|i1", 9: "<i8", 10: "|b1", 19: "<f2"} | {
     _HALF_A_FLOAT: "<u2"
 }
-"""Numbers of `DataType`."""
+"""Number of a `DataType` -> NumPy's dtype."""
 Fields = dict[int, list[int | bytes]]
 
 
@@ -45,10 +45,10 @@ def read_tensor_bundle(prefix: Path) -> dict[str, np.ndarray]:
     """Reads the variables of a checkpoint that are numbers.
 
     Args:
-        prefix: What its files begin with, as in `ckpt-1`.
+        prefix: The path with which its files begin, as in `ckpt-1`.
 
     Returns:
-        By the path of each among the objects, as in `model/layers/0/kernel`.
+        The variables by their paths among the objects, such as `model/layers/0/kernel`.
 
     Raises:
         Unreadable: A file is damaged or missing, or claims to hold more than this machine could.
@@ -82,7 +82,7 @@ def _array(prefix: Path, name: str, said: Fields, shards: int) -> np.ndarray:
 
 
 def _entries(table: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yields keys and values of a table, which its last bytes lead to."""
+    """Yields the keys and values of a table, which are found from its last bytes."""
     if len(table) < _FOOTER_BYTES or table[-len(_MAGIC) :] != _MAGIC:
         raise ValueError
     footer = table[-_FOOTER_BYTES:]
@@ -93,14 +93,14 @@ def _entries(table: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
-    """Reads where a block begins and how long it is; returns that, and where the reading ended."""
+    """Reads where a block begins and how long it is; returns both, and the place after them."""
     start, place = _varint(data, place)
     size, place = _varint(data, place)
     return (start, size), place
 
 
 def _block(table: bytes, start: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yields keys and values of a block: each key has the beginning of the one before and an end."""
+    """Yields the keys and values of a block. Each key is stored as a length that it shares with the one before, and a rest."""
     if start + size + _TRAILER_BYTES > len(table) or table[start + size]:
         raise Unreadable("its index is torn or compressed")
     block, key, place = table[start : start + size], b"", 0
@@ -115,7 +115,7 @@ def _block(table: bytes, start: int, size: int) -> Iterator[tuple[bytes, bytes]]
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """Reads a number of seven bits a byte; returns it, and where it ended."""
+    """Reads a number stored with seven bits in each byte; returns it, and the place after it."""
     value = shift = 0
     while (byte := data[place]) & 0x80:
         value, shift, place = value | (byte & 0x7F) << shift, shift + 7, place + 1
@@ -146,7 +146,7 @@ def _fields(message: bytes) -> Fields:
 
 
 def _one(fields: Fields | bytes, number: int) -> int:
-    """Reads a number, which is 0 where it is left out."""
+    """Reads a number, which is 0 if it is left out."""
     value = (fields if isinstance(fields, dict) else _fields(fields)).get(number, [0])[-1]
     if not isinstance(value, int):
         raise ValueError

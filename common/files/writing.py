@@ -1,6 +1,6 @@
-"""Files that samestep writes into directories of its own: plain ones that it made itself, and no link is followed.
+"""Writes files into samestep's own directories: only plain files that it made itself, and without following links.
 
-Somebody else may be able to write a run's directory, and may have put a link there under a name that we are about to write.
+Somebody else may be able to write to a run's directory, and may have put a link there under a name that we are about to write.
 What we make goes into the directory's list, if it has one (`written.py`).
 """
 
@@ -25,14 +25,14 @@ _NOT_PLAIN = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
 
 
 def open_directory(directory: Path, is_new: bool = False) -> None:
-    """Makes a directory, for its user alone, or takes one that exists; what is written into it from now on is listed.
+    """Makes a directory, for its user alone, or uses an existing one; what is written into it from now on is listed.
 
     Args:
         directory: The directory.
-        is_new: Whether it has to be made: of two processes that make a directory of one name, only one succeeds.
+        is_new: Whether it must not exist yet. If two processes make the same directory, only one succeeds.
 
     Raises:
-        FileExistsError: It has to be made, and exists already.
+        FileExistsError: It must not exist yet, but does.
         OSError: It cannot be made or written.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def open_directory(directory: Path, is_new: bool = False) -> None:
 
 
 def make_folder(path: Path, below: Path) -> None:
-    """Makes a folder in a directory; one that is there is taken, unless it is a link.
+    """Makes a folder in a directory, or uses an existing one unless it is a link.
 
     Args:
         path: The folder.
@@ -71,7 +71,7 @@ def make_folder(path: Path, below: Path) -> None:
 
 
 def create(path: Path, below: Path | None = None) -> int:
-    """Opens a new file to write to. What we wrote there before is removed; what somebody else put there is refused.
+    """Opens a new file for writing. A file of ours that has its name is removed; one of somebody else is refused.
 
     Args:
         path: The file.
@@ -108,7 +108,7 @@ def reopen(path: Path) -> int:
 
     Raises:
         OSError: It cannot be opened.
-        WorkerFailed: It is not a plain file under one name.
+        WorkerFailed: It is not a plain file with a single name.
     """
     with _entered(path, None) as (_, parent, leaf):
         try:
@@ -137,12 +137,12 @@ def append(path: Path, line: bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path, below: Path | None = None, is_users: bool = False) -> Iterator[IO[bytes]]:
-    """Yields a file to write, which then takes its place; nothing is left if that fails, as on a full disk.
+    """Yields a file to write, which then replaces the one at the path. If that fails, as on a full disk, nothing is left.
 
     Args:
         path: The file.
         below: The directory that it belongs to; its parent, unless given.
-        is_users: Whether the user asked for this very file: it may take the place of another, and is not listed.
+        is_users: Whether the user named this file. It may then replace a file that is not ours, and is not listed.
 
     Raises:
         OSError: It cannot be written.
@@ -173,11 +173,11 @@ def rename_folder(folder: Path, name: str, below: Path) -> Path:
 
     Args:
         folder: The folder, whose files are complete and on the disk.
-        name: Its new name, beside it.
+        name: Its new name, in the same folder.
         below: The directory that it belongs to.
 
     Returns:
-        Where it is now.
+        The new path.
 
     Raises:
         OSError: It cannot be renamed, for example because the name is taken.
@@ -185,7 +185,7 @@ def rename_folder(folder: Path, name: str, below: Path) -> Path:
     """
     with _entered(folder, below) as (root, parent, leaf):
         old, new = (str(path.relative_to(below)) for path in (folder, folder.with_name(name)))
-        # Before the rename: a list may name what is not there, never the reverse.
+        # Before the rename: a list may name what does not exist, but must not lack what does.
         for entry in (read(root) or {}).values():
             if entry.name == old or entry.name.startswith(f"{old}/"):
                 note(root, dataclasses.replace(entry, name=f"{new}{entry.name[len(old) :]}"))
@@ -220,7 +220,7 @@ def copy_file(source: Path, path: Path, below: Path | None = None) -> None:
 
 @contextlib.contextmanager
 def _entered(path: Path, below: Path | None) -> Iterator[tuple[int, int, str]]:
-    """Opens the directory of a file and the folder in it; the file's name there comes with them."""
+    """Opens the directory of a file and the folder that holds it; yields both, and the file's name in the folder."""
     try:
         directory = below or path.parent
         with opened(directory) as root, parent_of(root, str(path.relative_to(directory))) as (parent, leaf):

@@ -1,10 +1,10 @@
 """`written.jsonl`: what samestep wrote into a directory, so that nothing else is ever removed from it.
 
 Each file or folder gets a line when it is made, with its name, its inode and, once a file is complete, its bytes. The last line
-of a name counts, and what has that name is ours as long as it matches the line. Another line, written before, says what is
-about to be made: a process that is killed between the two leaves an empty file or folder, which is ours as well. The first line
-is that of the list itself, so in a copy of a directory nothing is ours. No link is followed, and a list that another user wrote
-is not trusted.
+of a name counts, and the file of that name is ours as long as it matches the line. An earlier line announces what is about to
+be made: a process that is killed between the two leaves an empty file or folder, which is ours as well. The first line
+describes the list itself, so nothing in a copy of the directory is ours. No link is followed, and a list that another user
+wrote is not trusted.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ HERE = "."
 """The name of the directory in its own list, if samestep made it."""
 _MOST_BYTES = 2**26
 _UNMADE = 0
-"""Stands in place of the inode of what is about to be made."""
+"""Replaces the inode in the line of what is about to be made."""
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -30,7 +30,7 @@ class WrittenEntry:
 
     Attributes:
         name: Below the directory, as in `model/initial.npz`.
-        inode: The inode of what was made; 0 in the line before it is made, negative in the one before it takes its name.
+        inode: The inode of what was made; 0 in a line written before that, negative in one written before it takes its name.
         bytes: The size of a complete file; None while it is written, and for a folder.
         is_folder: Whether the entry is a folder.
     """
@@ -41,7 +41,7 @@ class WrittenEntry:
     is_folder: bool = False
 
     def matches(self, status: os.stat_result) -> bool:
-        """Returns whether this is what was made, by its status without following a link."""
+        """Returns whether a file or folder with this status (of `lstat`) is the one that was made."""
         if self.inode == _UNMADE:  # a folder is removed only if it is empty
             is_made = status.st_uid == os.geteuid() and (self.is_folder or status.st_nlink == 1)
         else:
@@ -51,7 +51,7 @@ class WrittenEntry:
 
 
 Written = Mapping[str, WrittenEntry]
-"""Name -> what was last made under it."""
+"""Name -> the last entry of that name."""
 
 
 @contextlib.contextmanager
@@ -160,7 +160,7 @@ def announced(root: int, name: str, is_folder: bool = False, complete: os.stat_r
 
 
 def read(root: int) -> Written | None:
-    """Reads the list of a directory, without what was about to be made; None if it has none that this user wrote.
+    """Reads the list of a directory, without what was only announced; None if it has no list that this user wrote.
 
     Args:
         root: The open directory.
@@ -181,7 +181,7 @@ def _lines(root: int) -> list[WrittenEntry] | None:
         status = os.fstat(descriptor)
         if not _is_own(status) or status.st_size > _MOST_BYTES:
             return None
-        entries = [_entry(line) for line in file.read(status.st_size).splitlines()]  # a limit would be allocated whole
+        entries = [_entry(line) for line in file.read(status.st_size).splitlines()]  # a limit would be allocated
     if not entries or entries[0] != WrittenEntry(LIST, status.st_ino):
         return None
     return [entry for entry in entries if entry is not None]
@@ -206,7 +206,7 @@ def present(root: int, is_changed: bool = False) -> dict[str, os.stat_result] | 
 
 
 def seal(directory: Path, name: str | None = None) -> None:
-    """Notes the bytes of files that were open until now; a file that somebody changes after that is theirs.
+    """Notes the bytes of files that were open until now. A file that somebody changes after that is no longer ours.
 
     Args:
         directory: The directory of the files.
