@@ -1,4 +1,4 @@
-"""torch.distributed.checkpoint loads a mix of two steps if a rank died while overwriting a checkpoint.
+"""torch.distributed.checkpoint mixes two steps if a rank dies while overwriting the first.
 
 What to do: save each step into a new directory, and check its files before anything refers to it.
 """

@@ -1,4 +1,4 @@
-"""PyTorch's DTensor convolves with one shard of the filters and presents that as the whole result.
+"""PyTorch's DTensor convolves with one shard of the filters and returns that as the whole.
 
 What to do: keep filters replicated and shard the batch only.
 """
