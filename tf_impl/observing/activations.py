@@ -25,7 +25,7 @@ _NOT_KEPT = {"ReadVariableOp", "Const"}
 def kept_bytes(graph: tf.Graph) -> dict[str, int] | None:
     """Adds up what each device keeps between the passes: each piece of memory once, the batch included, no parameters.
 
-    None of a graph that keeps lists, as the loops of recurrent layers fill them: their size is in no graph.
+    Returns None for a graph that keeps lists, as the loops of recurrent layers do: their size is in no graph.
 
     Args:
         graph: The graph of a concrete function that takes a step.

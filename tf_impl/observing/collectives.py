@@ -25,7 +25,7 @@ _NAMES = {
     "broadcast": "CollectiveBcastSend CollectiveBcastSendV2 CollectiveBcastRecv CollectiveBcastRecvV2",
 }
 COLLECTIVES = {kind: operation for operation, kinds in _NAMES.items() for kind in kinds.split()}
-"""By the type of the operation."""
+"""The name in the ledger, by the type of the operation."""
 MOVE_NOTHING = {
     "CollectiveInitializeCommunicator": "it finds out who takes part",
     "CollectiveAssignGroupV2": "it computes the number of a group",
@@ -41,7 +41,7 @@ def collective_of(kind: str) -> str | None:
     """Returns the name in the ledger of what a type of operation does; None if it sends nothing.
 
     Raises:
-        Unavailable: It may communicate, and neither table has it.
+        Unavailable: The type may communicate, and is in neither table.
     """
     if kind in COLLECTIVES:
         return COLLECTIVES[kind]
@@ -54,7 +54,7 @@ def collective_of(kind: str) -> str | None:
 
 
 def may_exchange(kind: str) -> bool:
-    """Returns whether a type of operation is named like an exchange, or is told who takes part."""
+    """Returns whether a type of operation is named like an exchange, or has an argument that says who takes part."""
     return bool(_EXCHANGE.search(kind)) or not _GROUPS.isdisjoint(argument_names(kind))
 
 
@@ -62,7 +62,7 @@ def collectives_in(graph: tf.Graph) -> list[tuple[tf.Operation, str]]:
     """Returns the collectives of a graph, each with its name in the ledger, in order.
 
     Raises:
-        Unavailable: There is one that is not known, or one in a function that the graph calls: how often is not in it.
+        Unavailable: A collective is unknown, or is in a function that the graph calls, an unknown number of times.
     """
     found = []
     for operation in graph.get_operations():
@@ -81,7 +81,7 @@ def handed_over_bytes(operation: tf.Operation) -> int:
     """Returns the bytes that a device hands over in a collective.
 
     Raises:
-        Unavailable: The graph does not have the size.
+        Unavailable: The size is not in the graph.
     """
     is_received = operation.type.startswith("CollectiveBcastRecv")
     tensor = operation.outputs[0] if is_received else operation.inputs[0]

@@ -1,4 +1,4 @@
-"""Counting what a step exchanges, in its graph: how often, and how many bytes are handed over.
+"""Counts what a step exchanges, in its graph: how often, and how many bytes are handed over.
 
 Collectives are operations; a plain copy is an edge between operations of two devices, for which TensorFlow puts in a
 send and a receive when it cuts the graph by device.
@@ -24,7 +24,7 @@ class Copy:
     """A tensor that goes from one device to another, once a step.
 
     Attributes:
-        source: The device it is on, such as "CPU:0"; "" is whichever worker the function is handed to.
+        source: The device it is on, such as "CPU:0"; "" stands for the worker that the function is handed to.
         target: The device it goes to, likewise.
         bytes: The size of the tensor.
         of_variable: Whether it is a full variable, read on the variable's device to be used on the other.
@@ -45,9 +45,9 @@ def sends_of(graph: tf.Graph, axis: str, devices: int, found: Sequence[Copy] | N
 
     Args:
         graph: The graph of a concrete function; each device has its own copy of every collective in it.
-        axis: The mesh axis along which all goes that does not have another one in its name.
+        axis: The mesh axis of every exchange that does not have another one in its name.
         devices: The number of devices along it.
-        found: Its `copies`, where they are known.
+        found: The `copies` of the graph, if they are known.
     """
     operations = collectives_in(graph)
     first_device = min((op.device for op, _ in operations), default="")
@@ -68,7 +68,7 @@ def sends_of(graph: tf.Graph, axis: str, devices: int, found: Sequence[Copy] | N
 
 
 def _collective(operation: tf.Operation, name: str, axis: str, devices: int) -> Send:
-    """Returns a collective as a send: along the axis in its name, or else along the one that all goes along."""
+    """Returns a collective as a send: along the axis in its name, or otherwise along the given one."""
     size = handed_over_bytes(operation)
     phase = _phase_by_inputs(operation)
     if found := re.search(rf"(?:^|/){ALONG}([a-z]+)(?:_\d+)?$", operation.name):
@@ -96,7 +96,7 @@ def _phase_by_inputs(operation: tf.Operation) -> str:
 
 
 def _busiest(found: Sequence[Copy]) -> Sequence[Copy]:
-    """Returns the copies that the device with most bytes takes part in."""
+    """Returns the copies of the device that takes part in the most bytes."""
     by_device = collections.defaultdict(list)
     for copy in found:
         if copy.source and copy.target:
@@ -108,7 +108,7 @@ def _busiest(found: Sequence[Copy]) -> Sequence[Copy]:
 def whole_bytes(graph: tf.Graph, sends_rows: bool) -> tuple[int, int]:
     """Adds up what the function of a worker reads from servers and sends them, rows of tables left out.
 
-    Their sizes are in the graph with one server only; several take as many as the batch decides.
+    The sizes of rows are in the graph only if there is one server; with several, they depend on the batch.
 
     Args:
         graph: The graph of the function.

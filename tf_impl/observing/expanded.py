@@ -1,4 +1,4 @@
-"""Counting what the functions exchange that DTensor makes of ours: it puts the collectives in, and packs some of them."""
+"""Counts what the functions exchange that DTensor makes from ours: it inserts the collectives, and packs some of them."""
 
 import contextlib
 import dataclasses
@@ -15,11 +15,11 @@ from samestep.tf_impl.observing.collectives import collective_of
 from samestep.tf_impl.upstream import function_names, nodes
 
 _PACKS = "/CombinedReduceUpdateSlice"
-"""In the name of an operation that writes a tensor behind others, which are summed together (tensorflow 2.21)."""
+"""Part of the name of an operation that writes a tensor behind others, which are summed together (tensorflow 2.21)."""
 
 
 class ExpandedFunctions:
-    """The functions that DTensor makes of one of ours when it is first called; only those hold the collectives."""
+    """The functions that DTensor makes from one of ours when it is first called; only those hold the collectives."""
 
     def __init__(self) -> None:
         self._collectives: list[_Collective] = []
@@ -27,7 +27,7 @@ class ExpandedFunctions:
 
     @contextlib.contextmanager
     def first_time(self) -> Iterator[None]:
-        """Makes a context to enter around each call of the function; it looks into the first call."""
+        """Makes a context to enter around each call of the function; it examines the first call."""
         before = set() if self._called else function_names()
         yield
         if not self._called:
@@ -37,7 +37,7 @@ class ExpandedFunctions:
     def sends(self, axis: str) -> tuple[Send, ...]:
         """Returns the collectives of each device; on a CPU, DTensor even gathers by an all-reduce over zeros.
 
-        DTensor has each wait for the one before, so the order of its graph is that in which they run.
+        DTensor makes each wait for the one before it, so they run in the order of the graph.
 
         Args:
             axis: The mesh axis along which they go, or "all".
@@ -70,14 +70,14 @@ class _Collective:
 
     @property
     def handed_over_bytes(self) -> int:
-        """What a device hands over."""
+        """The bytes that a device hands over."""
         return {"all_gather": self.bytes // self.ranks, "reduce_scatter": self.bytes * self.ranks}.get(
             self.operation, self.bytes
         )
 
     @property
     def phase(self) -> str:
-        """Forward if all of it is in the name scopes of forward passes; gradients may be packed together with the loss."""
+        """Forward if all sources are in name scopes of forward passes; gradients may be packed together with the loss."""
         scopes = (source.partition("/")[0] for source in self.sources)
         return "forward" if all(scope.partition("_")[0] == FORWARD for scope in scopes) else "backward"
 
@@ -86,7 +86,7 @@ def _collectives_of(function: str) -> list[_Collective]:
     """Finds the collectives of a function, in order.
 
     Raises:
-        Unavailable: There is one that is not known, or that does not say how many take part.
+        Unavailable: A collective is unknown, or does not say how many devices take part.
     """
     found, operations = [], {node.name: node for node in nodes(function)}
     for node in operations.values():
@@ -103,7 +103,7 @@ def _collectives_of(function: str) -> list[_Collective]:
 
 
 def _packed(source: str, operations: Mapping[str, tf.compat.v1.NodeDef]) -> Iterator[str]:
-    """Yields what a collective takes: of several tensors the last one, and each that was written into the same memory before."""
+    """Yields the sources of a collective: of packed tensors the last one, and those written into the same memory before."""
     yield source
     while _PACKS in source and _PACKS in (source := operations[source.partition(":")[0]].input[0]):
         yield source

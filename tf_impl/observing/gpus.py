@@ -17,7 +17,7 @@ def gpus() -> list[tuple[str, int]]:
 
 @contextlib.contextmanager
 def follow_allocators(devices: Iterable[str]) -> Iterator[dict[str, int]]:
-    """Yields what holds, after the block, the most bytes of tensors that the allocator of each GPU held at once within it.
+    """Yields a mapping that holds, after the block, the most bytes of tensors in each GPU's allocator at once during the block.
 
     CPU cores are left out: their allocator does not count (tensorflow 2.21 says 0, or refuses).
 

@@ -1,4 +1,4 @@
-"""What one execution of a graph takes, with what is in its loops: a recurrent layer reads its weights at every turn of one."""
+"""The operations that one execution of a graph runs, with those in loops: a recurrent layer reads its weights in every turn."""
 
 import collections
 import dataclasses
@@ -15,12 +15,12 @@ LOOPS = frozenset({"While", "StatelessWhile"})
 
 @dataclasses.dataclass(frozen=True)
 class Executed:
-    """An operation that an execution takes.
+    """An operation that an execution runs.
 
     Attributes:
         operation: The operation.
         times: How often it runs.
-        given: What the inputs of the loop that it is in are outside of all loops, by name.
+        given: The tensors outside of all loops that are passed to the inputs of its loop, by name.
     """
 
     operation: tf.Operation
@@ -29,12 +29,12 @@ class Executed:
 
     @property
     def inputs(self) -> list[tf.Tensor]:
-        """Its inputs, as they are called outside of all loops."""
+        """Its inputs, where those of a loop are replaced by the tensors outside of all loops."""
         return [self.given.get(tensor.name, tensor) for tensor in self.operation.inputs]
 
 
 def executed(graph: tf.Graph) -> Iterator[Executed]:
-    """Yields the operations that an execution of a graph takes, those of its loops included."""
+    """Yields the operations that an execution of a graph runs, including those of its loops."""
     left: list[tuple[tf.Graph, int, Mapping[str, tf.Tensor]]] = [(graph, 1, {})]
     while left:
         within, times, given = left.pop()
@@ -48,7 +48,7 @@ def executed(graph: tf.Graph) -> Iterator[Executed]:
 
 
 def needed(graph: tf.Graph) -> list[tf.Operation]:
-    """Lists the operations that an execution of a graph needs, as they were added; a tape also makes gradients by constants."""
+    """Lists the operations that an execution of a graph needs, as they were added; a tape also adds gradients of constants."""
     left = [*(tensor.op for tensor in graph.outputs), *graph.control_outputs]
     found = dict.fromkeys(left)
     while left:
@@ -64,9 +64,9 @@ class Reads(NamedTuple):
     """What an execution of a graph reads of variables, which are known by the `id` of their handle.
 
     Attributes:
-        whole: How often it reads each of them whole.
-        used: Those that it reads, or hands to a loop.
-        loops: The turns of each of its loops that reads variables.
+        whole: How often it reads each variable whole.
+        used: The variables that it reads, or hands to a loop.
+        loops: The number of turns of each of its loops that reads variables.
     """
 
     whole: collections.Counter[int]
@@ -78,7 +78,7 @@ def find_reads(graph: tf.Graph) -> Reads:
     """Finds what an execution of a graph reads of variables."""
     handles = {inner.name: id(outer) for outer, inner in graph.captures if outer.dtype == tf.resource}
     every = list(executed(graph))
-    # An order of reads alone needs no number.
+    # A read whose result nothing takes is there for the order alone, and does not count.
     taking = {tensor.op for each in every for tensor in each.operation.inputs}
     whole, used, loops = collections.Counter[int](), set[int](), dict[tf.Graph, int]()
     for each in every:
@@ -91,7 +91,7 @@ def find_reads(graph: tf.Graph) -> Reads:
 
 
 def _turns(loop: tf.Operation) -> int:
-    """Returns the most turns of a loop, its second input; Keras' recurrent layers take all. One where nothing bounds them."""
+    """Returns the most turns of a loop, its second input, all of which Keras' recurrent layers take; 1 if nothing bounds them."""
     bound = loop.inputs[1]
     most = tf.get_static_value(bound.op.inputs[0] if bound.op.type == "Max" else bound)
     return 1 if most is None else max(1, int(np.max(most)))

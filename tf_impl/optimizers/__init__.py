@@ -1,8 +1,8 @@
 """The updates, word for word as in `common/workload/optimizers/`, a file for each.
 
-By hand: the optimizers of Keras are another algebra (epsilon inside the bias correction, 1e-7 by default) and pass
-their hyper-parameters through float32 even in a float64 run. Each file has `update`, and `coefficients`: what changes from
-step to step, computed in float64.
+They are written by hand because Keras' optimizers have another algebra (epsilon inside the bias correction, 1e-7 by
+default) and pass their hyper-parameters through float32 even in a float64 run. Each file has `update`, and
+`coefficients`: what changes from step to step, computed in float64.
 """
 
 import functools
@@ -15,7 +15,7 @@ import tensorflow as tf
 from samestep.common.workload.optimizers.spec import OptimizerSpec, groups_vectors, of_dimensions
 
 Update = Callable[[tf.Variable, tf.Tensor, Sequence[tf.Variable], tf.Tensor], None]
-"""(parameter, gradient, its slots, coefficients of the step): changes the parameter and the slots."""
+"""A function that changes a parameter and its slots, given (parameter, gradient, slots, coefficients of the step)."""
 
 
 def bind_update(spec: OptimizerSpec) -> Update:
@@ -29,9 +29,9 @@ def bind_update(spec: OptimizerSpec) -> Update:
 
 
 def coefficients(spec: OptimizerSpec, step: int) -> tf.Tensor:
-    """Computes what changes from step to step: an argument of the traced step, so that it is traced once.
+    """Computes what changes from step to step, which is an argument of the traced step, so the step is traced only once.
 
-    It has a row for all parameters, or one for vectors and one for the others if they are updated otherwise.
+    The result has one row for all parameters, or one for vectors and one for the others if they are updated differently.
 
     Args:
         spec: The hyper-parameters, with the learning rate of the step.

@@ -1,4 +1,4 @@
-"""Adafactor: Keras' own (3.15) adds epsilon to the squares, and keeps all of them beside their factors."""
+"""Adafactor: Keras' own (3.15) adds epsilon to the squares, and keeps all of them in addition to their factors."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def update(
         w: The parameter.
         g: Its gradient.
         slots: The factors of its second moment, along rows and columns, or all of it.
-        coefficients: Those of the step.
+        coefficients: The coefficients of the step.
     """
     relative, decay, kept = tf.unstack(tf.cast(coefficients, w.dtype))
     squares = g * g
@@ -39,7 +39,7 @@ def coefficients(spec: Adafactor, step: int) -> list[float]:
     """Returns how far the step goes relative to the weights, what decay leaves of a weight, and what moments keep.
 
     Args:
-        spec: Has the learning rate of the step.
-        step: t, from 1.
+        spec: The hyper-parameters, with the learning rate of the step.
+        step: The number t of the step, from 1.
     """
     return [spec.relative_rate(step), 1 - spec.learning_rate * spec.weight_decay, spec.kept(step)]

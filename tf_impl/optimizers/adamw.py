@@ -16,7 +16,7 @@ def update(spec: AdamW, w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variabl
         w: The parameter.
         g: Its gradient.
         slots: Its first and second moment.
-        coefficients: Those of the step.
+        coefficients: The coefficients of the step.
     """
     rate, decay, first_correction, second_root = tf.unstack(tf.cast(coefficients, w.dtype))
     m = slots[0].assign(spec.beta1 * slots[0] + (1 - spec.beta1) * g)
@@ -28,8 +28,8 @@ def coefficients(spec: AdamW, step: int) -> list[float]:
     """Returns the learning rate, what decay leaves of a weight, and the bias corrections 1 - beta1^t and sqrt(1 - beta2^t).
 
     Args:
-        spec: Has the learning rate of the step.
-        step: t, from 1.
+        spec: The hyper-parameters, with the learning rate of the step.
+        step: The number t of the step, from 1.
     """
     rate = spec.learning_rate
     corrections = [1 - spec.beta1**step, math.sqrt(1 - spec.beta2**step)]

@@ -15,7 +15,7 @@ def update(spec: Lion, w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable
         w: The parameter.
         g: Its gradient.
         slots: Its first moment.
-        coefficients: Those of the step.
+        coefficients: The coefficients of the step.
     """
     rate, decay = tf.unstack(tf.cast(coefficients, w.dtype))
     (m,) = slots
@@ -28,7 +28,7 @@ def coefficients(spec: Lion, step: int) -> list[float]:
     """Returns the learning rate, and what decay leaves of a weight.
 
     Args:
-        spec: Has the learning rate of the step.
-        step: Changes nothing else.
+        spec: The hyper-parameters, with the learning rate of the step.
+        step: Not used; nothing else changes.
     """
     return [spec.learning_rate, 1 - spec.learning_rate * spec.weight_decay]

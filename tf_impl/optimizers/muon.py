@@ -15,8 +15,8 @@ def update(spec: Muon, w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable
         spec: The hyper-parameters that are the same in every step.
         w: The parameter.
         g: Its gradient.
-        slots: Its first moment; of what is not a matrix also its second one.
-        coefficients: Those of the step.
+        slots: Its first moment, and if it is not a matrix also its second moment.
+        coefficients: The coefficients of the step.
     """
     if len(slots) > 1:
         adamw.update(spec.others, w, g, slots, coefficients)
@@ -28,7 +28,7 @@ def update(spec: Muon, w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable
 
 
 def orthogonalized(matrix: tf.Tensor) -> tf.Tensor:
-    """Returns a matrix with its singular vectors, and singular values near one."""
+    """Returns a matrix with the same singular vectors, and singular values near one."""
     a, b, c = (tf.constant(each, matrix.dtype) for each in COEFFICIENTS)
     x = matrix / tf.maximum(tf.sqrt(tf.reduce_sum(matrix * matrix)), tf.constant(LEAST_NORM, matrix.dtype))
     is_tall = x.shape[0] > x.shape[1]
@@ -40,10 +40,10 @@ def orthogonalized(matrix: tf.Tensor) -> tf.Tensor:
 
 
 def coefficients(spec: Muon, step: int) -> list[float]:
-    """Returns those of AdamW, whose rate and decay are those of matrices as well.
+    """Returns the coefficients of AdamW; matrices have the same rate and decay.
 
     Args:
-        spec: Has the learning rate of the step.
-        step: t, from 1.
+        spec: The hyper-parameters, with the learning rate of the step.
+        step: The number t of the step, from 1.
     """
     return adamw.coefficients(spec.others, step)

@@ -1,4 +1,4 @@
-"""The optimizer of Keras that the user's file builds: its own step, taken on one parameter and what is kept of it."""
+"""The Keras optimizer that the user's file builds: takes its own step on one parameter and its state."""
 
 import functools
 import types
@@ -14,8 +14,9 @@ from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 
 _OF_TENSORS = ("assign", "assign_add", "assign_sub", "stateless_apply", "add_variable_from_reference", "_var_key")
 _OF_ONE_DEVICE = ("_apply_weight_decay", "_backend_update_step", "_overwrite_model_variables_with_average_value")
-"""The methods that Keras 3.15 has for TensorFlow's variables and strategies in the place of those for all frameworks. We call the
-optimizer where a variable is, with tensors, so the latter are right."""
+"""Methods that Keras 3.15 overrides for TensorFlow's variables and strategies. We call the optimizer with tensors, on the device
+of a variable, so the general methods are right.
+"""
 
 
 def made(source: str) -> Any:
@@ -25,7 +26,7 @@ def made(source: str) -> Any:
         source: Where it is declared.
 
     Raises:
-        ConfigError: It fails, or returns no optimizer of Keras.
+        ConfigError: The function fails, or does not return a Keras optimizer.
     """
     import keras  # here: our own optimizers do without it
 
@@ -40,7 +41,7 @@ def made(source: str) -> Any:
 
 @functools.lru_cache
 def template(source: str, name: str, shape: tuple[int, ...], dtype: str) -> Any:
-    """Builds the optimizer for one parameter; its variables only say what there is, and hold nothing of a run.
+    """Builds the optimizer for one parameter; its variables only show what state there is, and hold nothing of a run.
 
     Args:
         source: Where it is declared.
@@ -64,7 +65,7 @@ def template(source: str, name: str, shape: tuple[int, ...], dtype: str) -> Any:
 
 @functools.lru_cache
 def _schedule(source: str) -> Callable[[int], object] | None:
-    """Returns the schedule of the file's own; None if it has one learning rate."""
+    """Returns the file's own learning-rate schedule; None if its learning rate is fixed."""
     from keras.optimizers.schedules import LearningRateSchedule  # here: our own optimizers do without it
 
     rate = made(source)._learning_rate
@@ -72,11 +73,11 @@ def _schedule(source: str) -> Callable[[int], object] | None:
 
 
 def kept(built: Any, name: str) -> list[tuple[str, Any]]:
-    """Returns the variables of a template that are neither its rate nor the count of its steps, each with what it is.
+    """Returns the variables of a template except its rate and the count of its steps, each with its name.
 
     Args:
         built: The template.
-        name: As it was given for `template`.
+        name: The name that `template` was given.
     """
     return [(each.name.removeprefix(f"{name}_"), each) for each in built.variables if not _is_counted(built, each)]
 
@@ -88,14 +89,14 @@ def _is_counted(built: Any, variable: Any) -> bool:
 def update(
     spec: UserOptimizer, w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable], coefficients: tf.Tensor
 ) -> None:
-    """Updates a parameter and what is kept of it in place.
+    """Updates a parameter and its state in place.
 
     Args:
-        spec: Says where it is declared.
+        spec: The optimizer, which says where it is declared.
         w: The parameter.
         g: Its gradient.
-        slots: What is kept, in the order of `kept`.
-        coefficients: Those of the step.
+        slots: The state, in the order of `kept`.
+        coefficients: The coefficients of the step.
     """
     name = w.name.partition(":")[0].partition("/replica")[0].rpartition("/")[2]
     built = template(spec.source, name, tuple(w.shape), w.dtype.name)
@@ -115,11 +116,11 @@ def update(
 
 
 def coefficients(spec: UserOptimizer, step: int) -> list[float]:
-    """Returns the learning rate, by the file's own schedule unless the run has another, and how many steps there were.
+    """Returns the learning rate, by the file's own schedule unless the run has another one, and the number of earlier steps.
 
     Args:
-        spec: Has the learning rate of the step.
-        step: t, from 1.
+        spec: The optimizer, with the learning rate of the step.
+        step: The number t of the step, from 1.
     """
     schedule = _schedule(spec.source) if spec.learning_rate == spec.file_rate else None
     return [spec.learning_rate if schedule is None else float(np.asarray(schedule(step - 1))), step - 1]

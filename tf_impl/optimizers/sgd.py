@@ -15,7 +15,7 @@ def update(spec: Sgd, w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable]
         w: The parameter.
         g: Its gradient.
         slots: Its momentum.
-        coefficients: Those of the step.
+        coefficients: The coefficients of the step.
     """
     (v,) = slots
     (rate,) = tf.unstack(tf.cast(coefficients, w.dtype))
@@ -26,7 +26,7 @@ def coefficients(spec: Sgd, step: int) -> list[float]:
     """Returns the learning rate.
 
     Args:
-        spec: Has the learning rate of the step.
-        step: Changes nothing else.
+        spec: The hyper-parameters, with the learning rate of the step.
+        step: Not used; nothing else changes.
     """
     return [spec.learning_rate]

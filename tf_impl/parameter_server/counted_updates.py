@@ -9,7 +9,8 @@ class Updates:
     """Keeps two workers from changing a variable at once, and counts the updates that have begun.
 
     An update is counted before its first change. If its worker dies later on, the coordinator hands the same work to
-    another worker, which counts it once more: what was counted beyond what was handed out was repeated, at least in part.
+    another worker, which counts it once more. So updates counted beyond those handed out were repeated, at least in
+    part.
     """
 
     def __init__(self, parts: Iterable[tf.Variable]) -> None:
@@ -27,10 +28,10 @@ class Updates:
         return self._begun.read_value()
 
     def begin(self, version: tf.Tensor, gradients: Sequence[tf.Tensor | tf.IndexedSlices]) -> tf.Tensor:
-        """Counts one more update, once its gradients are there; changes that depend on the result come later.
+        """Counts one more update, once its gradients are computed; changes that depend on the result come later.
 
         Args:
-            version: When the worker started to read the parameters.
+            version: The result of `version` when the worker started to read the parameters.
             gradients: The gradients of the update.
 
         Returns:
@@ -40,7 +41,7 @@ class Updates:
             return self._lock.execute(lambda: self._begun.assign_add(1) - 1 - version)
 
     def alone(self, part: tf.Variable, change: Callable[[], None]) -> None:
-        """Changes a part while nobody else does: an update reads what it writes, and must not overwrite another's.
+        """Changes a part exclusively: an update reads what it writes, and must not overwrite another update.
 
         Args:
             part: A part of a variable.

@@ -18,11 +18,11 @@ def flat(by_name: Mapping[str, list[tf.Variable]]) -> list[tf.Variable]:
 
 
 def lookup(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
-    """Gathers on each server from its rows; only those travel, and only their gradients.
+    """Gathers rows on each server; only these rows are sent, and only their gradients.
 
     Args:
         table: The table, whole or in parts.
-        ids: Which rows.
+        ids: The ids of the rows.
     """
     if isinstance(table, tf.Variable):
         return tf.gather(table, ids)

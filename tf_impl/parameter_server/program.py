@@ -1,8 +1,8 @@
 """The training step of a chief that hands updates to workers, whose variables are on servers.
 
 The parts are those of `program.py`. There is no exchange between workers: the gradients of an update go to the servers,
-where it runs, so the optimizer state never travels. Serial, a step is one update on the whole global batch. Asynchronous,
-it is one on each worker's shard, a batch of its own, and nothing waits for anything before the window ends.
+where it runs, so the optimizer state is never sent. In serial mode, a step is one update on the whole global batch. In
+asynchronous mode, it is one update on each worker's shard, and nothing waits for anything before the window ends.
 """
 
 import dataclasses
@@ -79,7 +79,7 @@ class ParameterServerProgram:
         return weights.make_variable(value, name)
 
     def _zeros(self) -> dict[str, list[tf.Variable]]:
-        """Makes one kind of optimizer state, each part where the part of its parameter is, and in one piece."""
+        """Makes one kind of optimizer state, each part in one piece on the server of its parameter's part."""
         return {name: [self._zeros_beside(part) for part in parts] for name, parts in self.trained.items()}
 
     def _zeros_beside(self, part: tf.Variable) -> tf.Variable:
@@ -87,7 +87,7 @@ class ParameterServerProgram:
             return tf.Variable(tf.zeros(part.shape, part.dtype), trainable=False)
 
     def step(self, batch: Batch) -> None:
-        """Hands out the step's updates, each to any free worker; serial, the next step waits, and so sees its update."""
+        """Hands out the step's updates, each to any free worker; in serial mode, waits until they are applied."""
         in_flight = MAX_IN_FLIGHT * self._workers
         for shard in range(self._updates_per_step):
             if len(self._results) >= in_flight:
@@ -141,7 +141,7 @@ class ParameterServerProgram:
                 self.updates.alone(part, functools.partial(self.update, *arguments))
 
     def losses(self) -> list[float]:
-        """Returns the losses since the last call; a step's is the mean of its updates', each as its worker computed it."""
+        """Returns the losses since the last call; that of a step is the mean over its updates, as their workers computed it."""
         taken, self._results = self._results, []
         if not taken:
             return []
@@ -175,13 +175,13 @@ class ParameterServerProgram:
         weights.restore(state, self.run.dtype, self.params, self.slots, assign, weights.buffers_of(self.model))
 
     def observe(self, batch: Batch) -> None:
-        """Takes one more step; what its workers read and send is in their graph, but for the rows of tables."""
+        """Takes one more step; what its workers read and send is in their graph, except for the rows of tables."""
         self._observed = batch
         self.step(batch)
 
     def sends(self) -> tuple[Send, ...]:
         """Returns what workers pull and push."""
-        with self.strategy.scope():  # where it was traced for the workers; elsewhere it would be once more
+        with self.strategy.scope():  # it was traced for the workers in this scope; outside it would be traced once more
             graph = self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph
         self._read_bytes, sent_bytes = whole_bytes(graph, self._sends_rows)
         self._pushed_bytes = sent_bytes + (self._rows_bytes if self._sends_rows else 0)
@@ -192,7 +192,7 @@ class ParameterServerProgram:
         return pull, Send("backward", "push", "data", self._workers, pushed, pushes, to="ps", source="worker")
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """The chief reports for all: itself, the workers, which hold what they read, and the servers, which hold all."""
+        """Returns the footprints of the chief, of the workers, which hold what they read, and of the servers, which hold all."""
         workers = (
             Footprint(
                 device=_device("worker", index),
@@ -228,11 +228,11 @@ class ParameterServerProgram:
         self.coordinator.join()
 
     def close(self) -> None:
-        """The servers are stopped by the process that started them, after the chief has left."""
+        """Does nothing: the process that started the servers stops them, after the chief has left."""
 
 
 def _answer_once(workers: int, dtypes: Iterable[tf.DType]) -> None:
-    """Copies what updates and predictions answer from each worker to the chief, one worker after the other.
+    """Copies an answer like that of an update or a prediction from each worker to the chief, one worker after another.
 
     The first copy from a worker lengthens a list, unlocked, that the copy from another may be reading: TensorFlow 2.21's
     EagerClusterFunctionLibraryRuntime, which ended about one asynchronous start in a thousand by SIGSEGV.

@@ -14,13 +14,13 @@ WRITES = ("assign", "assign_add", "assign_sub", "scatter_update", "scatter_nd_up
 
 
 class BetweenSteps:
-    """Counts both for the step that comes next. Writes count by what they have changed when that step begins."""
+    """Counts passes and writes for the next step. Writes count by what they have changed when that step begins."""
 
     def __init__(self, journals: Mapping[int, Journal]) -> None:
-        """Nothing has happened.
+        """Starts without passes or writes.
 
         Args:
-            journals: Those of the replicas, which know the number of the next step.
+            journals: The journals of the replicas, which have the number of the next step.
         """
         self._journals = journals
         self._passes, self._passes_written = 0, dict[int, int]()
@@ -31,10 +31,10 @@ class BetweenSteps:
         self.before, self._written = dict[int, tuple[Any, int]](), dict[int, int]()
 
     def watch(self, plan: UpdatePlan, weights: Iterable[Any]) -> None:
-        """Watches what an optimizer updates; a script without one writes its steps itself.
+        """Watches the variables that an optimizer updates; a script without an optimizer writes its own variables.
 
         Args:
-            plan: That of the optimizer.
+            plan: The plan of the optimizer.
             weights: The variables of one replica.
         """
         if plan.has_optimizer:
@@ -42,25 +42,25 @@ class BetweenSteps:
             self._trained |= {id(weight): weakref.ref(weight) for held, weight in pairs if held.tensor.is_trained}
 
     def add_call(self, replica: int, model: Any) -> None:
-        """A model is called on data.
+        """Notes that a model is called on data.
 
         Args:
-            replica: On which replica.
+            replica: The replica.
             model: The model.
         """
         self._callers.add(id(model))
         self._num_calls[replica] = self._num_calls.get(replica, 0) + 1
 
     def end_calls(self, replica: int) -> None:
-        """A step ends, in a graph that is built or at once: more calls than one were not all given a batch of the data."""
+        """Ends the calls of a step, in a graph or eagerly; of more than one call, not all were given a batch of the data."""
         self._has_more_calls |= self._num_calls.pop(replica, 0) > 1 or len(self._callers) > 1
 
     def count_pass(self) -> None:
-        """Keras begins a pass through data."""
+        """Notes that Keras begins a pass through data."""
         self._passes, self._over = self._passes + 1, -1
 
     def through(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yields the batches of a pass, and notes which step is the first after it where no other pass goes on."""
+        """Yields the batches of a pass, and notes which step is the first one after it, unless another pass goes on."""
         self._num_open += 1
         try:
             yield from batches
@@ -75,7 +75,7 @@ class BetweenSteps:
         return made is not None and made() is variable and not self.is_updating
 
     def write(self, variable: Any) -> None:
-        """Eager code is about to write a variable that is watched."""
+        """Notes that eager code is about to write a watched variable."""
         number = self._next_number()
         if number != self._number:
             self._number, self.before = number, {}
@@ -83,7 +83,7 @@ class BetweenSteps:
             self.before[id(variable)] = variable, sum_of_bits(variable.numpy())
 
     def begin(self, is_tape: bool) -> None:
-        """A tape begins, or a call of a tf.function: the next step, or an evaluation.
+        """Notes that a tape or a call of a tf.function begins, which is the next step or an evaluation.
 
         Args:
             is_tape: Whether it is a tape, within whose step weights may be written and set back.
@@ -115,7 +115,7 @@ class BetweenSteps:
         Args:
             replica: The replica that takes it.
             number: The number of the step.
-            num_passes: Its backward passes; of several optimizers, those of each.
+            num_passes: The number of its backward passes; with several optimizers, that of each.
         """
         passes = self._passes - self._passes_written.get(replica, 0)
         self._passes_written[replica] = self._passes

@@ -1,6 +1,6 @@
 """The dtypes of a script: the dtype of its matrix products, and the float64 mode.
 
-That mode runs a script in float64 that was written for float32, without a changed line.
+The float64 mode runs a script that was written for float32 in float64, without changing a line.
 Keras casts what a layer is given, so `fit` needs nothing but float64 as the default. Policies that compute in a narrower dtype
 become float64 as well. A layer whose own dtype is named, and code of TensorFlow that names float32, cannot be changed.
 """
@@ -23,7 +23,7 @@ def rounding_of_products(dtype: np.dtype) -> float:
 
 
 def dtype_of_products() -> str:
-    """Returns the dtype of few digits that products are computed in, as Keras' policy has it; "" if it names none."""
+    """Returns the low-precision dtype of products under Keras' policy; "" if there is none."""
     dtype = keras.config.dtype_policy().compute_dtype
     return dtype if dtype in ("bfloat16", "float16") else ""
 
@@ -42,7 +42,7 @@ def use_float64() -> None:
 
 
 def _drawn_in_float32(draw: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-    """Draws the numbers that the script draws in float32, so initial weights are the same. TensorFlow has others in float64."""
+    """Wraps a draw so it gives the numbers of float32, which keeps initial weights; TensorFlow draws others in float64."""
 
     @functools.wraps(draw)
     def drawn(*arguments: Any, dtype: Any = None, **keywords: Any) -> tf.Tensor:
@@ -55,4 +55,4 @@ def _drawn_in_float32(draw: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor
 
 
 def _ignore(policy: object) -> None:
-    """Takes the place of what would choose another dtype."""
+    """Replaces the functions that would choose another dtype."""

@@ -1,11 +1,11 @@
 """Which examples a model was called on, computed in a graph: the mirror of common/steps/rows.py, but for its last mixing.
 
-The tensors of a call that have as many rows as its first one make the hashes together; one that has not, such as the edges of a
-graph or a scalar, has a hash of its own. What another model returned is a result
-and no data: its last bits may differ where the data are the same. Of a batch that was put together from results and data, as the
-discriminator of a GAN is given it, the data are taken. Results of earlier steps that a script has kept, such as features, are the
-data of a call that is given nothing else. The floats beside a result that comes first, such as the first state of an RNN, are no
-examples, and have a hash of their own.
+The tensors of a call that have as many rows as its first one are hashed together; any other, such as the edges of a
+graph or a scalar, has a separate hash. What another model returned is a result and not data: its last bits may differ
+even if the data are the same. Of a batch that combines results and data, such as the input of a GAN's discriminator,
+only the data are taken. Results of earlier steps that a script has kept, such as features, are the data of a call that
+is given nothing else. Floats that accompany a result that comes first, such as the first state of an RNN, are not
+examples, and have a separate hash.
 """
 
 import functools
@@ -24,19 +24,19 @@ from samestep.tf_impl.recording.padding import padding_of, without_padding
 
 _KINDS = (tf.Tensor, np.ndarray)
 _ROWS_STAY = dict.fromkeys(("GatherV2", "Identity", "Reshape", "StopGradient", "StridedSlice"), 1) | {"ConcatV2": -1}
-"""Operations that put rows together or choose some, and change none; where their inputs end that hold rows."""
+"""Operations that join or select rows without changing them -> where their inputs that hold rows end."""
 
 
 class Results:
-    """What models returned."""
+    """The results that models returned."""
 
     def __init__(self) -> None:
-        """Has seen none."""
+        """Starts without results."""
         self._seen: dict[int, weakref.ref[Any]] = {}
         self._of_step: dict[int, weakref.ref[Any]] = {}
 
     def end_step(self) -> None:
-        """Begins another step: what eager code made for the one before it can be data, unless a tape still follows it."""
+        """Begins another step: what eager code made for the previous one can now be data, unless a tape still follows it."""
         for key, made in [*self._of_step.items()]:
             if (each := made()) is None or not record.should_record_backprop([each]):
                 self._of_step.pop(key, None)
@@ -59,15 +59,15 @@ class Results:
         self._of_step.pop(key, None)
 
     def has(self, tensor: Any) -> bool:
-        """Returns whether a tensor is one of them."""
+        """Returns whether a tensor is a result."""
         return id(tensor) in self._seen
 
     def is_earlier(self, tensor: Any) -> bool:
-        """Returns whether a tensor is one of them that eager code made for a step before this one."""
+        """Returns whether a tensor is a result that eager code made for an earlier step."""
         return self.has(tensor) and not tf.is_symbolic_tensor(tensor) and id(tensor) not in self._of_step
 
     def data_in(self, tensor: Any) -> list[Any]:
-        """Returns what is data of a tensor: all of it, or what it was made of beside results.
+        """Returns the data in a tensor: all of it, or what it was made from besides results.
 
         Args:
             tensor: The tensor; one that was computed eagerly does not say from what, so rows that a model returned are found
@@ -84,7 +84,7 @@ class Results:
             if id(each) in seen or self.has(each):
                 continue
             seen.add(id(each))
-            if id(each) in behind:  # what is computed of results and noise, as the sample of a VAE is, is neither
+            if id(each) in behind:  # what is computed from results and noise, such as a VAE's sample, is neither
                 waiting += reversed(_sources(each)[: _ROWS_STAY.get(each.op.type, 0)])
             else:
                 found.append(each)
@@ -100,7 +100,7 @@ class Results:
             and each.dtype == tensor.dtype
             and each.shape[1:].num_elements() == tensor.shape[1:].num_elements()
         ]
-        # a tape follows what the script computed of a result, as the sample of a VAE is
+        # a tape follows what the script computed from a result, such as a VAE's sample
         whole = [] if self._of_step and record.should_record_backprop([tensor]) else [tensor]
         if not alike or not tensor.shape.rank or not (tensor.dtype.is_floating or tensor.dtype.is_integer):
             return whole
@@ -112,7 +112,7 @@ class Results:
             return [tf.boolean_mask(tensor, is_data)] if is_data.any() else []
 
     def _behind(self, tensor: Any) -> set[int]:
-        """Returns which of the tensors that one was computed from, itself among them, were computed from a result."""
+        """Returns the ids of those tensors, among one and all that it was computed from, that were computed from a result."""
         behind, waiting, seen = set[int](), [(tensor, iter(_sources(tensor)))], {id(tensor)}
         while waiting:  # a graph may be deeper than Python calls
             each, left = waiting[-1]
@@ -133,14 +133,14 @@ def _sources(tensor: Any) -> list[Any]:
 
 
 def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Results) -> list[tuple[str, tf.Tensor]]:
-    """Returns the tensors of a call that hold examples, and after them, as one row, those that have no row for each example.
+    """Returns the tensors of a call that hold examples; then, each as one row, those without a row for each example.
 
-    Each comes with its name; what is a part of an argument has its name. The names of the latter end in WHOLE.
+    Each comes with its name; a part of an argument has the argument's name. Names of tensors without rows end in WHOLE.
 
     Args:
         arguments: The arguments of the model.
         keywords: The keywords of the model.
-        results: What is no data.
+        results: The results, which are not data.
     """
     flat = keras.tree.flatten([list(arguments), [keywords[name] for name in sorted(keywords)]])
     given = [each for each in flat if isinstance(each, _KINDS)]
@@ -153,7 +153,7 @@ def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Re
     data = [pair for part in parts for pair in part]
     if dense and results.is_earlier(dense[0][1]):
         data = data or [(name, each) for name, each in dense if results.is_earlier(each)]
-    elif dense and not parts[0]:  # of a result: a state is no example
+    elif dense and not parts[0]:  # of a result: a state is not an example
         beside += [(name, each) for name, each in data if tf.as_dtype(each.dtype).is_floating]
         data = [(name, each) for name, each in data if not tf.as_dtype(each.dtype).is_floating]
     shown, positions = padding_of(arguments, keywords)
@@ -190,7 +190,7 @@ def sums_of_words(inputs: Sequence[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tenso
 
 
 def _added(total: tf.Tensor, each: tf.Tensor) -> tf.Tensor:
-    """Returns the sum, unless they have another number of rows, which may not be known while the graph is built."""
+    """Returns the sum, or `total` if the numbers of rows differ, which may not be known while the graph is built."""
     if total.shape.is_fully_defined() and each.shape.is_fully_defined():
         return total + each
     return tf.cond(tf.size(each) == tf.size(total), lambda: total + each, lambda: total)

@@ -17,11 +17,11 @@ from samestep.tf_impl.recording.session import Session
 OPTIMIZERS = (BaseOptimizer, LossScaleOptimizer)
 """The kinds of optimizers: the second scales the loss of another one, which takes its steps."""
 Place = tuple[Any, str, Wrap]
-"""Where a script is followed: a class or a module, the name of its function, and what wraps it."""
+"""The place where a script is followed: a class or a module, the name of its function, and the function that wraps it."""
 
 
 def is_scaling(optimizer: Any) -> bool:
-    """Returns whether an optimizer is of the second kind."""
+    """Returns whether an optimizer scales the loss of another one."""
     return isinstance(optimizer, LossScaleOptimizer)
 
 
@@ -29,8 +29,8 @@ def note_scale(optimizer: Any, session: Session) -> None:
     """Writes down the scale of the loss, in the step that an optimizer is about to take.
 
     Args:
-        optimizer: Keras'.
-        session: Has the journal.
+        optimizer: The Keras optimizer.
+        session: The session, which has the journal.
     """
     if is_scaling(optimizer):
         scale = optimizer.dynamic_scale if optimizer.built else optimizer.initial_scale
@@ -43,12 +43,12 @@ def note_scale(optimizer: Any, session: Session) -> None:
 
 
 def release(session: Session, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-    """Returns the gradients as an update may take them: large ones are seen before it, and not kept until it is made.
+    """Returns the gradients that an update takes; large ones are seen before the update, so they are not kept until it is made.
 
     Args:
-        session: Has the slots.
-        optimizer: Keras', which is about to update its variables.
-        gradients: The gradient of each.
+        session: The session, which has the slots.
+        optimizer: The Keras optimizer, which is about to update its variables.
+        gradients: The gradient of each variable.
         variables: The variables.
     """
     plan = session.plan(optimizer)
@@ -59,18 +59,18 @@ def release(session: Session, optimizer: Any, gradients: Sequence[Any], variable
 
 
 def places(session: Session, guard: Wrap) -> Iterator[Place]:
-    """Yields where gradients are followed that are clipped.
+    """Yields the places where the clipping of gradients is followed.
 
     Args:
-        session: Has the journal.
-        guard: Makes a hook of a function, which ends no script.
+        session: The session, which has the journal.
+        guard: Makes a function a hook whose errors do not end the script.
     """
 
     @guard
     def before(optimizer: Any, grads: Sequence[Any]) -> None:
         if not optimizer.global_clipnorm or in_stateless_scope():
             return
-        # Of several replicas each clips its own, and their norms are no number of the step.
+        # Each of several replicas clips its own gradients, and their norms are not numbers of the step.
         if session.plan(optimizer).num_replicas == 1:
             norm = tf.linalg.global_norm([each for each in grads if each is not None])
             session.journal().add_transform(CLIP_NORM, tf.cast(norm, tf.float64))
@@ -86,11 +86,11 @@ def places(session: Session, guard: Wrap) -> Iterator[Place]:
 
 
 def skipped(session: Session, guard: Wrap) -> Iterator[Place]:
-    """Yields where an optimizer that scales the loss leaves out an update, whose gradients nobody else is given.
+    """Yields the places where an optimizer that scales the loss leaves out an update; no other hook is given its gradients.
 
     Args:
-        session: Has the slots.
-        guard: Makes a hook of a function, which ends no script.
+        session: The session, which has the slots.
+        guard: Makes a function a hook whose errors do not end the script.
     """
     given: list[tuple[Any, Sequence[Any], Sequence[Any]]] = []
 
@@ -106,7 +106,7 @@ def skipped(session: Session, guard: Wrap) -> Iterator[Place]:
 
     @guard
     def skip(_: Any) -> None:
-        """Sees what is not finite, where the update is left out."""
+        """Sees the gradients that are not finite, if the update is left out."""
         if not given or (plan := session.plan(optimizer := given[-1][0])).num_replicas > 1:
             return
         scale = optimizer.dynamic_scale

@@ -32,14 +32,14 @@ from samestep.tf_impl.recording.tensors import replica_id
 
 
 class Hooks:
-    """Follows a process from now on. What is thread-local is so because a strategy runs each replica in a thread."""
+    """Follows a process from its installation on. Some state is thread-local because a strategy runs each replica in a thread."""
 
     def __init__(self, session: Session, recorder: Recorder) -> None:
         """Installs nothing yet.
 
         Args:
-            session: Is told what happens.
-            recorder: Guards the script from errors.
+            session: The session, to which hooks report.
+            recorder: The recorder, which guards the script from errors.
         """
         self._session, self._guard, self._recorder = session, recorder.guarded, recorder
         self._here, self.tapes = threading.local(), TapeHooks(session, recorder)
@@ -100,14 +100,14 @@ class Hooks:
             if is_recorded:
                 session.results.add(result)
                 after()
-            elif layer.trainable_variables:  # what makes data of data learns nothing
+            elif layer.trainable_variables:  # a layer without weights only transforms data
                 see(layer, result, session.function)
             return result
 
         return call
 
     def _before_call(self, layer: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
-        """An outermost layer is called while a tape records."""
+        """Notes that an outermost layer is called while a tape records."""
         if any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten([arguments, keywords])):
             return
         self._session.add_model(layer)
@@ -140,7 +140,7 @@ class Hooks:
         return apply
 
     def _before_update(self, optimizer: Any, variables: Sequence[Any] | None) -> tuple[Slots, tf.Tensor] | None:
-        """An optimizer is about to step. Returns what `_after_update` takes, unless another one has it step."""
+        """Notes that an optimizer is about to step. Returns the arguments of `_after_update`; None if another makes it step."""
         self.tapes.manual.is_followed = False
         plan = self._session.plan(optimizer, optimizer._trainable_variables if variables is None else variables)
         slots = self._session.slots(plan)
@@ -152,7 +152,7 @@ class Hooks:
         return slots, tf.cast(tf.convert_to_tensor(optimizer.learning_rate), tf.float64)
 
     def _after_update(self, slots: Slots, lr: tf.Tensor) -> None:
-        """An optimizer has stepped."""
+        """Notes that an optimizer has stepped."""
         slots.commit(lr)
         self._session.step_was_taken()
 
@@ -170,7 +170,7 @@ class Hooks:
         return update
 
     def _after_gradients(self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
-        """The variables were updated with gradients."""
+        """Notes that the variables were updated with gradients."""
         plan = self._session.plan(optimizer)
         slots = self._session.slots(plan)
         plan.num_in_rows = sum(isinstance(each, tf.IndexedSlices) for each in gradients)
@@ -191,7 +191,7 @@ class Hooks:
         return reduce
 
     def _after_reduction(self, optimizer: Any, own: Sequence[Any], reduced: Sequence[Any]) -> None:
-        """Gradients were summed over the replicas. Keras 3.4 calls this outside of replicas, where it does nothing."""
+        """Notes that gradients were summed over the replicas. Keras 3.4 calls this outside of replicas, where it does nothing."""
         plan = self._session.plan(optimizer)
         if plan.num_replicas > 1 and tf.distribute.get_replica_context():
             slots = self._session.slots(plan)

@@ -1,4 +1,4 @@
-"""What an optimizer notes of a step that another one has ended, in whatever order they update their variables."""
+"""What an optimizer adds to a step that another one has ended, in any order of their updates."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class JoinedNote:
 
     Attributes:
         lr: The learning rate.
-        loss: The sum of the scalars of which gradients were asked for since.
+        loss: The sum of the scalars whose gradients were asked for since then.
         num_losses: Their number.
     """
 
@@ -37,7 +37,7 @@ class JoinedNotes:
     """The notes that one optimizer adds on one replica."""
 
     def __init__(self, journal: Journal) -> None:
-        """Makes the variable.
+        """Makes the ring.
 
         Args:
             journal: The journal of the replica.
@@ -69,10 +69,10 @@ class JoinedNotes:
 
 
 def joined_notes(plans: Sequence["UpdatePlan"], replica: int, note: Note) -> dict["UpdatePlan", JoinedNote]:
-    """Returns what optimizers added to a note, by the plans of these.
+    """Returns what optimizers added to a note, by their plans.
 
     Args:
-        plans: Those of all optimizers.
+        plans: The plans of all optimizers.
         replica: The replica whose note it is.
         note: The note.
     """
@@ -83,10 +83,10 @@ def joined_notes(plans: Sequence["UpdatePlan"], replica: int, note: Note) -> dic
 
 
 def in_order(rates: Mapping["UpdatePlan", float], recorded: Sequence[TrackedTensor]) -> dict["UpdatePlan", float]:
-    """Returns the optimizers of a step in the order of their variables: that of their updates makes no difference.
+    """Returns the optimizers of a step in the order of their variables, since the order of their updates makes no difference.
 
     Args:
-        rates: The learning rate of each.
+        rates: The learning rate of each optimizer.
         recorded: All tensors of the record.
     """
     places = {each.key: place for place, each in enumerate(recorded)}
@@ -97,10 +97,10 @@ def in_order(rates: Mapping["UpdatePlan", float], recorded: Sequence[TrackedTens
 
 
 def numbers_of(rates: Mapping["UpdatePlan", float]) -> dict[str, float]:
-    """Returns the numbers of the optimizers of a step.
+    """Returns the numbers of the optimizers of a step, by name.
 
     Args:
-        rates: The learning rate of each, in order.
+        rates: The learning rate of each optimizer, in order.
     """
     found = [plan.numbers(lr, place) for place, (plan, lr) in enumerate(rates.items())]
     return found[0] if len(found) == 1 else {name: value for each in found for name, value in each.items()}
@@ -109,10 +109,10 @@ def numbers_of(rates: Mapping["UpdatePlan", float]) -> dict[str, float]:
 def merged(
     found: Sequence[Mapping[Phase, np.ndarray]], places: Sequence[Sequence[int]], last: np.ndarray
 ) -> dict[Phase, np.ndarray]:
-    """Returns the statistics of all tensors at a step; the weights that nobody updated are what they were.
+    """Returns the statistics of all tensors at a step; weights that no optimizer updated keep theirs.
 
     Args:
-        found: Those that each optimizer has seen.
+        found: The statistics that each optimizer has seen.
         places: The places of its tensors among all; -1 for one that another optimizer updates by now.
         last: The weights of all, which become those of this step.
     """

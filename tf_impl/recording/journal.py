@@ -1,4 +1,4 @@
-"""What a graph writes down of each step but its tensors.
+"""What a graph writes down of each step, except its tensors.
 
 A call may take many steps (`steps_per_execution`, a loop in a tf.function), so the last ones are kept.
 """
@@ -18,18 +18,18 @@ from samestep.tf_impl.recording.open_step import OpenStep
 from samestep.tf_impl.recording.rings import ArgumentRings, Ring, gather_now, own_variable
 
 CAPACITY = 64
-"""Steps of a call that are kept, unless a model says that its calls take more."""
+"""The number of steps of a call that are kept, unless a model says that its calls take more."""
 ROWS = 2**10
-"""Examples that are kept until they are read, of each step of a call."""
+"""The number of examples of each step of a call that are kept until they are read."""
 FEW = 64
-"""Of these, the sums are in the note of a step as well."""
+"""The number of these examples whose sums are in the note of a step as well."""
 WIDTH = 8 + len(TRANSFORMS)
-"""The numbers of a step beside its own and its rows. First those that change, then those that are often alike, and the loss."""
+"""How many numbers a note has besides its own and its rows: those that change, those that are often alike, and the loss."""
 _ALIKE, _LOSS = 4, WIDTH
 """Where the second kind and the loss lie in a row of the ring."""
 _FLOAT = struct.Struct("d")
 _NONE = -1
-"""In the place of a step's number: this is not a whole step."""
+"""In place of a step's number: the step is not complete."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Note:
     """One step as a graph wrote it down.
 
     Attributes:
-        number: Counted over all optimizers.
+        number: The number of the step, counted over all optimizers.
         optimizer: The number of the optimizer that took it.
         is_skipped: Whether the gradients were not finite, and the update was left out.
         is_looked_at: Whether the tensors were looked at.
@@ -45,7 +45,7 @@ class Note:
         num_losses: Their number, which is that of the passes.
         lr: The learning rate; NaN where there is no optimizer.
         transforms: How gradients were scaled and clipped; NaN where they were not.
-        sums: What makes the hashes of the examples once it is mixed; None if there were none, or too many to keep.
+        sums: The sums that are mixed into the hashes of the examples; None if there were none, or too many to keep.
         arguments: As `RecordedStep.arguments`.
     """
 
@@ -62,13 +62,13 @@ class Note:
 
 
 class Journal:
-    """The notes of one replica, whatever optimizer takes a step."""
+    """The notes of one replica, for the steps of all optimizers."""
 
     def __init__(self, every: int, capacity: int) -> None:
         """Makes the variables.
 
         Args:
-            every: After the first steps, only every one of these is looked at.
+            every: After the first steps, only one in this many is looked at.
             capacity: The steps of a call that are kept.
         """
         self._every, self.capacity, self._num_rows = every, capacity, ROWS * capacity
@@ -80,7 +80,7 @@ class Journal:
         self._arguments = ArgumentRings(self._num_rows)
         self._notes, self._alike = Ring(capacity, WIDTH + FEW), b""
         self.num_lost = self.num_read = 0
-        # Of the last step that was written, if all of a step like it is known.
+        # The scalars of the last step that was written, if they hold for any step like it.
         self.scalars: Mapping[str, float] | None = None
         self.open_step, self.is_joined = OpenStep(), False
 
@@ -106,7 +106,7 @@ class Journal:
         return (clock < DENSE_STEPS) | (clock % self._every == 0)
 
     def add_loss(self, loss: tf.Tensor) -> None:
-        """Adds a scalar that a backward pass began with."""
+        """Adds the scalar with which a backward pass began."""
         self._loss.assign_add(tf.stack([tf.cast(loss, tf.float64), tf.constant(1.0, tf.float64)]))
 
     def add_rows(self, sums: tf.Tensor, alone: Sequence[tf.Tensor] = (), names: tuple[str, ...] = ()) -> None:
@@ -114,7 +114,7 @@ class Journal:
 
         Args:
             sums: int64 [examples].
-            alone: Those of each argument.
+            alone: The sums of each argument.
             names: The name of each.
         """
         self.open_step.close()
@@ -139,12 +139,12 @@ class Journal:
             name: One of TRANSFORMS.
             number: float64; NaN where they are not.
         """
-        if name not in self.transforms:  # a step of another optimizer neither reads it nor sets it back
+        if name not in self.transforms:  # another optimizer's step neither reads nor resets it
             self.transforms[name] = own_variable(float("nan"), tf.float64)
         self.transforms[name].assign(number)
 
     def take_loss(self) -> tf.Tensor:
-        """Returns the loss of the step and the number of its scalars, and sets back what the note of a step is made of."""
+        """Returns the loss of the step and the number of its scalars, and resets what the note of a step is made of."""
         for variable in self.transforms.values():
             variable.assign(np.nan)
         loss = self._loss.read_value()
@@ -155,9 +155,10 @@ class Journal:
         """Writes the note of a step.
 
         Args:
-            has_ended: A tensor, or True where nobody only accumulates; else the notes of the step are kept.
+            has_ended: Whether the step ends: a tensor, or True if no optimizer only accumulates. If not, the notes of
+                the step are kept.
             optimizer: The number of the optimizer.
-            is_skipped: A tensor, or False where no update is ever left out.
+            is_skipped: Whether the update was left out: a tensor, or False if none ever is.
             is_looked_at: As `is_looked_at` returned it.
             lr: The learning rate that the step was taken with.
         """
@@ -192,7 +193,7 @@ class Journal:
         return notes
 
     def read_alike(self) -> tuple[RecordedStep, tuple[bytes, None]] | None:
-        """Reads the next step if it is as the last one but for its loss and examples, and is not looked at.
+        """Reads the next step if it is like the last one except for its loss and examples, and is not looked at.
 
         Returns:
             What `Recorder.write` takes; None if the next step is another one, or there is none.
@@ -235,7 +236,7 @@ class Journal:
         return Note(*given, self._arguments.read(start, end))
 
     def _sums(self, start: int, end: int, seen: int, known: np.ndarray) -> bytes | None:
-        """Returns the sums of the examples from one number to another, the first of which are known, if they are still there."""
+        """Returns the sums of the examples from one number to another, the first of which are `known`; None if they are gone."""
         if not start < end or seen - start > self._num_rows:
             return None
         if end - start <= len(known):

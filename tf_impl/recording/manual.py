@@ -20,13 +20,13 @@ _NO_RATE = float("nan")
 
 
 class ManualSteps:
-    """The steps of such a script."""
+    """The steps of a script without an optimizer."""
 
     def __init__(self, session: Session) -> None:
         """Follows nothing until a tape is asked for gradients.
 
         Args:
-            session: Writes the steps.
+            session: The session, which writes the steps.
         """
         self._session = session
         self.is_followed: bool | None = None
@@ -37,7 +37,7 @@ class ManualSteps:
         self._bits: np.ndarray | None = None
 
     def begin(self) -> None:
-        """The first tape begins to record: without Keras layers, all variables may be what the script trains."""
+        """Notes that the first tape begins to record: without Keras layers, the script may train any of its variables."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -51,7 +51,7 @@ class ManualSteps:
         return not tf.distribute.has_strategy() and not _has(kinds, BaseOptimizer)
 
     def add_gradients(self, variables: Sequence[Any], gradients: Sequence[Any]) -> None:
-        """A tape returned gradients; those of several passes before an update are added.
+        """Notes the gradients that a tape returned; those of several passes before an update are added.
 
         Args:
             variables: The variables.
@@ -79,16 +79,16 @@ class ManualSteps:
             self._functions.add(self._session.function)
 
     def end_call(self, function: Any) -> None:
-        """A call of a tf.function has ended.
+        """Notes that a call of a tf.function has ended.
 
         Args:
-            function: It.
+            function: The function.
         """
         self._is_due |= function in self._functions
         self.end_step()
 
     def end_step(self) -> None:
-        """A pass begins, or the script ends: writes the step before it, if there was one."""
+        """Writes the last step, if there was one, because a pass begins or the script ends."""
         if not self._is_due or not tf.executing_eagerly():
             return
         bits = self._seen_bits()
@@ -99,7 +99,7 @@ class ManualSteps:
             self._session.step_was_taken()
 
     def _seen_bits(self) -> np.ndarray:
-        """Returns the sums of bits of what is trained: buffers change in each pass."""
+        """Returns the sums of bits of trained variables only, since buffers change in each pass."""
         plan = self._session.plan(None)
         weights = [each.read_value() for each in self._session.slots(plan).weights]
         bits = unpack(plan.statistics(weights).numpy(), plan.is_float64)["bits"]

@@ -9,16 +9,16 @@ import tensorflow as tf
 class OpenStep:
     """The step that an update has ended: until a tape begins, or a model is given data, updates of other variables belong to it.
 
-    A graph runs what it was built of in that order, so what is known while it is built holds in every call.
+    A graph runs its operations in the order in which it was built, so what is known while it is built holds in every call.
     """
 
     def __init__(self) -> None:
-        """No update has ended a step."""
+        """Starts without an open step."""
         self._graph: weakref.ref[Any] | None = None
         self._updated = frozenset[int]()
 
     def close(self) -> None:
-        """A pass begins, or what another optimizer does to the step is not known while a graph is built."""
+        """Closes the step: a pass begins, or it is not known, while a graph is built, what another optimizer does to the step."""
         self._graph = None
 
     def takes(self, updated: frozenset[int]) -> bool:
@@ -31,7 +31,7 @@ class OpenStep:
         return is_open and self._updated.isdisjoint(updated)
 
     def add(self, updated: frozenset[int]) -> None:
-        """An update belongs to the step, or begins another one.
+        """Adds an update to the step, or begins another step with it.
 
         Args:
             updated: The ids of its variables.

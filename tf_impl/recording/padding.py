@@ -1,4 +1,4 @@
-"""What of the inputs of a call is no data: the padding of texts. The mirror of torch_impl/recording/step/padding.py."""
+"""Finds what of the inputs of a call is not data: the padding of texts. The mirror of torch_impl/recording/step/padding.py."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from samestep.common.steps.argument_names import padding_named
 
 
 def padding_of(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[tf.Tensor | None, Any]:
-    """Returns what the mask of a call does not hide, and its positions; None for what there is not.
+    """Returns what the mask of a call does not hide, and the positions of a call; None for what it does not have.
 
     Args:
         arguments: The arguments of the model, of which a mapping may name its parts.
@@ -22,12 +22,12 @@ def padding_of(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[t
 
 
 def without_padding(values: tf.Tensor, shown: tf.Tensor, are_positions: bool) -> tf.Tensor:
-    """Returns an input with zeros where it is padded, behind its row: it is hashed alike however long and on whichever side.
+    """Returns an input whose padding is zeros behind its row, so neither its length nor its side changes the hash.
 
     Args:
         values: The input.
         shown: What its mask does not hide.
-        are_positions: Whether the numbers count the places of a row, which go on behind what is shown.
+        are_positions: Whether the numbers count the places of a row, which continue behind what is shown.
     """
     if values.dtype.is_floating or not values.shape.is_compatible_with(shown.shape):
         return values

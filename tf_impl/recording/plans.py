@@ -34,11 +34,11 @@ class UpdatePlan:
         """Prepares the statistics.
 
         Args:
-            number: Its own, from 0.
-            optimizer: Keras'; of one that scales the loss, the one within; None where the script has none.
-            held: The tensors that it updates, and those that no optimizer does.
+            number: The number of the optimizer, from 0.
+            optimizer: The Keras optimizer; of one that scales the loss, the inner one; None if the script has none.
+            held: The tensors that it updates, and those that no optimizer updates.
             updated: The variables that it updates, by the ids of those of TensorFlow.
-            num_replicas: In sync.
+            num_replicas: The number of replicas in sync.
             is_scaled: Whether another optimizer scales the loss, and leaves out updates.
         """
         self.number, self.held, self.num_replicas = number, held, num_replicas
@@ -54,7 +54,7 @@ class UpdatePlan:
         self.num_in_rows = 0  # of the gradients that the optimizer is given
 
     def numbers(self, lr: float, place: int) -> dict[str, float]:
-        """Returns the numbers of the optimizer: "lr" of the first one of a step, "lr/1" of the second, as of groups in torch.
+        """Returns the numbers of the optimizer: "lr" for the first one of a step, "lr/1" for the second, like groups in torch.
 
         Args:
             lr: The learning rate; NaN where there is none.
@@ -74,7 +74,7 @@ class UpdatePlan:
 
         Args:
             gradients: The gradients of some of the variables.
-            variables: These.
+            variables: These variables.
         """
         found: list[Any] = [None] * len(self.held)
         for gradient, variable in zip(gradients, variables, strict=True):
@@ -88,10 +88,10 @@ class Plans:
     """What is recorded of all optimizers."""
 
     def __init__(self, table: TensorTable) -> None:
-        """Has none.
+        """Starts without plans.
 
         Args:
-            table: All tensors.
+            table: The table of all tensors.
         """
         self.all: list[UpdatePlan] = []
         self._table, self._deleted = table, list[UpdatePlan]()
@@ -99,10 +99,10 @@ class Plans:
         self._inner: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
 
     def owner_of(self, optimizer: Any) -> Any:
-        """Returns the optimizer that scales the loss and has another one take its steps; that one if there is none.
+        """Returns the optimizer that scales the loss and makes another one take its steps; the given one if there is none.
 
         Args:
-            optimizer: Keras'; None where the script has none.
+            optimizer: The Keras optimizer; None if the script has none.
         """
         made, owner = self._inner.get(id(optimizer), (None, None))
         return owner() if made and owner and made() is optimizer and owner() is not None else optimizer
@@ -111,9 +111,9 @@ class Plans:
         """Returns what is recorded of an optimizer.
 
         Args:
-            optimizer: Keras'; None where the script has none.
-            variables: That it updates.
-            models: Those that are called in training.
+            optimizer: The Keras optimizer; None if the script has none.
+            variables: The variables that it updates.
+            models: The models that are called in training.
         """
         owner = self.owner_of(optimizer)
         made, plan = self._of.get(id(owner), (None, None))
@@ -126,7 +126,7 @@ class Plans:
 
     def _new(self, owner: Any, own: list[Any], models: Sequence[Any]) -> UpdatePlan:
         if self.all:
-            gc.collect()  # a model that is trained no more is a cycle
+            gc.collect()  # a model that is no longer trained is a cycle
         self._table.forget_deleted()
         inner = owner
         if isinstance(owner, keras.optimizers.LossScaleOptimizer):
@@ -141,13 +141,13 @@ class Plans:
         return UpdatePlan(len(self.all), inner, held, ids, num_replicas, inner is not owner)
 
     def _end(self, plan: UpdatePlan) -> None:
-        """The optimizer was deleted: what it has written down can still be read, and its weights are not kept alive."""
+        """Ends the plan of a deleted optimizer: what it has written can still be read, and its weights are not kept alive."""
         for slots in [*plan.slots.values()]:
             slots.forget_weights()
         self._deleted.append(plan)
 
     def forget_deleted(self) -> None:
-        """Frees what deleted optimizers have written down, once all of it was read."""
+        """Frees what deleted optimizers have written, after all of it was read."""
         while self._deleted:
             plan = self._deleted.pop()
             plan.slots, plan.statistics = {}, None  # pyrefly: ignore[bad-assignment]  # nobody reads them any more
@@ -160,7 +160,7 @@ def _has_value(variable: Any) -> bool:
 
 
 def _averages_of(optimizer: Any, own: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Returns what an optimizer is about to update, each with the average that the optimizer keeps of it."""
+    """Returns the variables that an optimizer is about to update, each with the average that the optimizer keeps of it."""
     if optimizer is None or not own or not optimizer.use_ema:
         return []
     if not optimizer.built:

@@ -1,7 +1,7 @@
-"""What models have returned outside of any tape: to another model, as the critic of a GAN is, it is given as no data.
+"""What models have returned outside of any tape. If another model is given it, as in the critic of a GAN, it is not data.
 
-It may have become an array, or the argument of a tf.function, which says no longer where it is from. So the last results are held
-until the next step is written, and found among its examples by the hashes of their rows.
+It may have become an array or the argument of a tf.function, which no longer shows where it comes from. So the last
+results are held until the next step is written, and are found among its examples by the hashes of their rows.
 """
 
 import collections
@@ -23,19 +23,19 @@ from samestep.tf_impl.recording.plans import UpdatePlan
 from samestep.tf_impl.recording.tensors import container_of
 
 KEPT = 32
-"""Results that are held, and results whose rows are known."""
+"""The number of results that are held, and of results whose rows are known."""
 MOST = 2**22
-"""Numbers of all results that are held."""
+"""The most numbers that all results have that are held."""
 
 
 class Predicted:
-    """The rows of what models have returned last."""
+    """The rows of the last results of models."""
 
     def __init__(self, results: Results) -> None:
-        """Has seen none.
+        """Starts without results.
 
         Args:
-            results: Is told of tensors.
+            results: The results, to which tensors are added.
         """
         self._results = results
         self._held = collections.deque[tuple[Sequence[weakref.ref[Any]], Any]](maxlen=KEPT)
@@ -43,10 +43,10 @@ class Predicted:
         self._callers = weakref.WeakKeyDictionary[Any, list[weakref.ref[Any]]]()
 
     def add(self, models: Iterable[Any], value: Any) -> None:
-        """Holds what models returned until a step is written, the last of it.
+        """Holds the last of what models returned until a step is written.
 
         Args:
-            models: Keras' models or layers.
+            models: The Keras models or layers.
             value: An array or a tensor, or several.
         """
         self._results.add(value)
@@ -60,12 +60,12 @@ class Predicted:
             self._held.popleft()
 
     def see(self, model: Any, value: Any, function: Any) -> None:
-        """A model was called outside of any tape.
+        """Notes that a model was called outside of any tape.
 
         Args:
             model: The model, or a layer.
             value: What it returned.
-            function: The tf.function that is built or runs, which returns what is computed of it; None if there is none.
+            function: The tf.function that is built or runs, which returns what is computed from it; None if there is none.
         """
         if tf.executing_eagerly():
             self.add([model], value)
@@ -79,11 +79,11 @@ class Predicted:
         return [model for made in self._callers.get(function, ()) if (model := made()) is not None]
 
     def without(self, sums: bytes | None, plans: Iterable[UpdatePlan]) -> bytes | None:
-        """Returns the rows of a step that no model which is trained has returned.
+        """Returns the rows of a step that no trained model has returned.
 
         Args:
-            sums: What makes the hashes of the rows once it is mixed; None if nobody knows them.
-            plans: Those of the optimizers, which say what is trained.
+            sums: The sums that are mixed into the hashes of the rows; None if they are not known.
+            plans: The plans of the optimizers, which say what is trained.
         """
         if not (self._held or self._rows) or not sums:
             return sums
@@ -103,12 +103,12 @@ class Predicted:
 
 
 def follow_predictions(predicted: Predicted, here: threading.local, recorder: Recorder) -> Wrap:
-    """Returns what wraps a method of a model that returns arrays.
+    """Returns the function that wraps a method of a model that returns arrays.
 
     Args:
-        predicted: Is given them.
-        here: Says whether a layer is called in another one; what a prediction calls is.
-        recorder: Guards the script from errors.
+        predicted: Holds the arrays.
+        here: Says whether a layer is called inside another one, as everything is that a prediction calls.
+        recorder: The recorder, which guards the script from errors.
     """
     add = recorder.guarded(predicted.add)
 

@@ -1,8 +1,9 @@
-"""Rows that a graph writes, the last ones of which are kept, and that the host reads.
+"""Rows that a graph writes and the host reads; the last ones are kept.
 
-No Python function can be called out of a graph that XLA compiles. A call of TensorFlow that reads a variable takes longer than
-all else that is recorded of a step, since nothing of its code is in the caches then. So a graph writes into the memory of a
-tensor, and the host reads that as it lies. A graph that XLA compiles cannot write there: it assigns to variables.
+A graph that XLA compiles cannot call a Python function. A call of TensorFlow that reads a variable takes longer than
+everything else that is recorded of a step, since none of its code is in the caches by then. So a graph writes into the
+memory of a tensor, and the host reads that memory directly. A graph that XLA compiles cannot write there, and assigns
+to variables.
 """
 
 import os
@@ -18,13 +19,13 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from samestep.common.steps.rows import upper_half
 
 _NONE = -1
-"""In the place of a row's number: nothing is there."""
+"""In place of a row's number: there is no row."""
 _MARK = "_is_of_recorder"
-"""The attribute of tensors that graphs are given for us."""
+"""The attribute of tensors that the recorder passes to graphs."""
 
 
 def is_own(tensor: object) -> bool:
-    """Returns whether a tensor is the memory or the handle of a variable of the recorder's."""
+    """Returns whether a tensor is the memory or the handle of a variable of the recorder."""
     return hasattr(tensor, _MARK)
 
 
@@ -37,8 +38,8 @@ def own_variable(value: object, dtype: tf.DType) -> Any:
     """Returns a variable that no strategy mirrors, no model tracks and no optimizer knows.
 
     Args:
-        value: Its first.
-        dtype: Its own.
+        value: Its initial value.
+        dtype: Its dtype.
     """
     with tf.init_scope():
         variable = ResourceVariable(value, dtype=dtype, trainable=False)
@@ -47,7 +48,7 @@ def own_variable(value: object, dtype: tf.DType) -> Any:
 
 
 def gather_now(variable: Any, places: np.ndarray) -> np.ndarray:
-    """Returns some rows of an int64 variable. The op itself is called: what TensorFlow has around it costs more.
+    """Returns some rows of an int64 variable. The op is called directly, since TensorFlow's wrapper around it costs more.
 
     Args:
         variable: The variable.
@@ -65,10 +66,10 @@ class Ring:
     """The last rows, by their numbers."""
 
     def __init__(self, capacity: int, width: int) -> None:
-        """Has none yet.
+        """Starts without rows.
 
         Args:
-            capacity: How many are kept.
+            capacity: The number of rows that are kept.
             width: The words of a row.
         """
         self.capacity, self._width = capacity, 1 + width
@@ -81,12 +82,12 @@ class Ring:
     # --- in a graph ----------------------------------------------------------------------------------------------------
 
     def write(self, number: tf.Tensor, row: tf.Tensor, place: tf.Tensor) -> tf.Operation:
-        """Writes a row. What is returned has to be run: TensorFlow takes it for an op that changes nothing.
+        """Writes a row. The returned op has to be run explicitly, since TensorFlow takes it for one that changes nothing.
 
         Args:
-            number: Its number; -1 if it is to be written again.
+            number: The number of the row; -1 if it is to be written again.
             row: int64 [width].
-            place: Any number of which the remainder is the place.
+            place: A number whose remainder, divided by the capacity, is the place.
         """
         row = tf.concat([number[None], row], 0)
         if not is_compiled():
@@ -101,7 +102,7 @@ class Ring:
         return tf.raw_ops.ResourceScatterUpdate(resource=resource, indices=place % self.capacity, updates=row)
 
     def write_rows(self, numbers: tf.Tensor, rows: tf.Tensor) -> tf.Operation:
-        """Writes several rows in a graph that XLA does not compile. What is returned has to be run.
+        """Writes several rows in a graph that XLA does not compile. The returned op has to be run explicitly.
 
         Args:
             numbers: Their numbers, int64 [rows], by which they are placed.
@@ -115,7 +116,7 @@ class Ring:
     # --- on the host ---------------------------------------------------------------------------------------------------
 
     def rows_at(self, numbers: np.ndarray) -> np.ndarray:
-        """Returns the rows with these numbers that are there, in that order and without them.
+        """Returns those rows with these numbers that are there, in that order, without their numbers.
 
         Args:
             numbers: int64 [rows].
@@ -124,7 +125,7 @@ class Ring:
         return rows[rows[:, 0] == numbers, 1:]
 
     def place_of(self, number: int) -> int | None:
-        """Returns where a row begins in `words`; None if it is not there. Of all ways to read this is the quickest.
+        """Returns where a row begins in `words`; None if it is not there. This is the fastest way to read.
 
         Args:
             number: Its number.
@@ -133,10 +134,10 @@ class Ring:
         return place if self.words[place] == number else None
 
     def since(self, start: int) -> list[np.ndarray]:
-        """Returns the rows from a number on, with their numbers. Those that were overwritten are not among them.
+        """Returns the rows from a number on, with their numbers. Rows that were overwritten are not among them.
 
         Args:
-            start: The number.
+            start: The first number.
         """
         if self._variable is None:
             is_new = self.words[start % self.capacity * self._width] >= start
@@ -163,45 +164,45 @@ class Ring:
 
 
 class ArgumentRings:
-    """What each argument of the last calls has of its examples: a ring for each list of arguments of one call.
+    """The sums of the examples of each argument of the last calls: a ring for each list of arguments of one call.
 
     A graph that XLA compiles cannot write it.
     """
 
     def __init__(self, capacity: int) -> None:
-        """Has none yet.
+        """Starts without rings.
 
         Args:
-            capacity: How many examples are kept.
+            capacity: The number of examples that are kept.
         """
         self._capacity = capacity
         self._rings: dict[tuple[str, ...], Ring] = {}
 
     def write(self, numbers: tf.Tensor, sums: Sequence[tf.Tensor], names: tuple[str, ...]) -> list[tf.Operation]:
-        """Writes those of a call in a graph. What is returned has to be run.
+        """Writes the sums of a call in a graph. The returned ops have to be run explicitly.
 
         Args:
             numbers: The numbers of the examples, int64 [examples].
             sums: The sums of each argument, int64 [examples].
-            names: The name of each; "" if nobody knows it.
+            names: The name of each argument; "" if it is not known.
         """
         if "" in names or is_compiled():
             return []
         if names not in self._rings:
             self._rings[names] = Ring(self._capacity, len(names))
         size, stamps, rows = tf.size(numbers), numbers, [*sums]
-        if not all(each.shape.is_fully_defined() for each in (numbers, *sums)):  # their numbers of rows may be others
+        if not all(each.shape.is_fully_defined() for each in (numbers, *sums)):  # their numbers of rows may differ
             is_alike = tf.reduce_all(tf.stack([tf.size(each) for each in sums]) == size)
             stamps = tf.where(is_alike, numbers, _NONE)
             rows = [tf.concat([each, numbers], 0)[:size] for each in sums]
         return [self._rings[names].write_rows(numbers, tf.stack([stamps, *rows], 1))]
 
     def read(self, start: int, end: int) -> dict[str, bytes]:
-        """Returns those of some examples, as `RecordedStep.arguments` has them.
+        """Returns the sums of some examples, in the form of `RecordedStep.arguments`.
 
         Args:
-            start: The number of the first one.
-            end: The number after the last one.
+            start: The number of the first example.
+            end: The number after the last example.
         """
         found: dict[str, bytes] = {}
         for names, ring in self._rings.items():

@@ -1,4 +1,4 @@
-"""What a script saves holds nothing of ours: functions that were traced while it is recorded are traced again without it."""
+"""Keeps the recorder out of what a script saves: functions that were traced while recording are traced again without it."""
 
 import contextlib
 import gc
@@ -15,10 +15,10 @@ from samestep.tf_impl.recording.rings import is_own
 
 
 def follow_saving(recorder: Recorder) -> Wrap:
-    """Returns what wraps the function that saves an object with its functions.
+    """Returns the function that wraps the one that saves an object with its functions.
 
     Args:
-        recorder: Records nothing meanwhile.
+        recorder: The recorder, which records nothing meanwhile.
     """
 
     def follow(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,7 +39,7 @@ def follow_saving(recorder: Recorder) -> Wrap:
 
 @contextlib.contextmanager
 def _without_ours() -> Iterator[Mapping[int, Any]]:
-    """Has all functions hold what they are without the recorder. Gives the new traces, by the ids of those with it."""
+    """Replaces the traces of all functions with ones without the recorder; yields the new traces by the ids of the old ones."""
     functions = [each for each in gc.get_objects() if type(each) is Function]
     caches = {id(each._function_cache): each for each in functions if any(map(_has_ours, _traces(each)))}
     kept = [(each._function_cache, _state(each._function_cache), _traces(each)) for each in caches.values()]
@@ -50,7 +50,7 @@ def _without_ours() -> Iterator[Mapping[int, Any]]:
         for function, (cache, state, traces) in zip(caches.values(), kept, strict=True):
             try:
                 plain |= {id(trace): _traced_again(function, trace) for trace in traces}
-            except Exception:  # it may be traced once alone, and it need not be among what is saved
+            except Exception:  # it may be traced only once, and it need not be among what is saved
                 _set_state(cache, state)
         yield plain
     finally:
@@ -82,7 +82,7 @@ def _set_state(cache: FunctionCache, state: Mapping[str, object]) -> None:
 
 
 def _plain(signatures: Any, plain: Mapping[int, Any]) -> Any:
-    """Returns signatures in which the new traces take the place of those with the recorder."""
+    """Returns signatures in which the traces with the recorder are replaced by the new ones."""
     if isinstance(signatures, Mapping):
         return {name: _plain(each, plain) for name, each in signatures.items()}
     return plain.get(id(signatures), signatures) if isinstance(signatures, ConcreteFunction) else signatures

@@ -1,4 +1,4 @@
-"""What one process of a script is at: hooks report what happens, graphs write it down, and the session writes the record.
+"""The state of one process of a script: hooks report what happens, graphs write it down, and the session writes the record.
 
 A step is an update by an optimizer. Each replica of a strategy is a rank of the record, with a file of its own. Its losses are
 multiplied by the number of replicas, so their mean over the ranks is the loss of the step, as it is in PyTorch.
@@ -36,7 +36,7 @@ class Session:
         """Waits for the first step.
 
         Args:
-            recorder: That of the first replica; the others get one each.
+            recorder: The recorder of the first replica; the others get one each.
         """
         self._last = dict[int, np.ndarray]()
         self._recorder, self.first, self.results = recorder, FirstWeights(recorder, self._last), Results()
@@ -80,8 +80,8 @@ class Session:
         """Returns what is recorded of an optimizer.
 
         Args:
-            optimizer: Keras'.
-            variables: That it updates; only needed the first time.
+            optimizer: The Keras optimizer.
+            variables: The variables that it updates; only needed the first time.
         """
         return self._plans.of(optimizer, variables, self.models)
 
@@ -104,7 +104,7 @@ class Session:
         return max([CAPACITY, *(getattr(model, "steps_per_execution", None) or 1 for model in self.models)])
 
     def is_next_unseen(self) -> bool:
-        """Returns whether a call begins of a tf.function with steps, the first of which is not looked at."""
+        """Returns whether a call of a tf.function with steps begins, the first of which is not looked at."""
         if self.function not in self.steppers or self.is_async or len(self._journals) != 1:
             return False
         journal = self._journals.get(0)
@@ -120,7 +120,7 @@ class Session:
             self.steppers.add(self.function)
 
     def begin_pass(self, is_tape: bool = False) -> None:
-        """A tape begins, or a call of a tf.function, of which nobody knows what it does: ends the step before it."""
+        """Ends the step before a tape or a call of a tf.function, of which it is not known what it does."""
         if (self._open_notes or self.between.before) and tf.executing_eagerly():
             if self._open_notes:
                 self.write_steps()
@@ -129,7 +129,7 @@ class Session:
             journal.open_step.close()
 
     def count_pass(self) -> None:
-        """Keras begins a pass through data, for the next batch that is trained on."""
+        """Counts a pass through data that Keras begins, for the next batch that is trained on."""
         self.begin_pass()
         self.between.count_pass()
 
@@ -139,7 +139,7 @@ class Session:
         """Writes the steps that were taken since the last call.
 
         Args:
-            is_open: Whether other optimizers may join the last one, which is written later then.
+            is_open: Whether other optimizers may join the last one, which is then written later.
         """
         if self.is_async:
             context.async_wait()
@@ -184,7 +184,7 @@ class Session:
         recorder.write(RecordedStep(INITIAL, stats={"weight": self._last[replica]}))
 
     def _add(self, replica: int, held: Iterable[TrackedTensor]) -> None:
-        """Adds what a script has made since the first step: another model."""
+        """Adds the tensors that a script has made since the first step, such as those of another model."""
         known, there = {*self._recorded[replica]}, {*self._table.held}
         new = [each for each in held if each in there and each not in known]
         if new:
@@ -223,13 +223,13 @@ class Session:
         self._journals[replica].scalars = step.scalars if is_plain else None
 
     def _write_step(self, replica: int, step: RecordedStep, sums: bytes | None, plans: Sequence[UpdatePlan]) -> None:
-        """Writes a step without what a trained model has returned, of which nobody knows the place among the arguments."""
+        """Writes a step without the rows that a trained model has returned, whose place among the arguments is not known."""
         kept = self.predicted.without(sums, plans)
         step = step if kept == sums or not step.arguments else dataclasses.replace(step, arguments={})
         self._recorders[replica].write(step, (kept, None))
 
     def _stats(self, replica: int, number: int, plans: Sequence[UpdatePlan]) -> dict[Phase, np.ndarray]:
-        """Returns the statistics of all recorded tensors; the weights of other optimizers are what they were."""
+        """Returns the statistics of all recorded tensors; the weights of other optimizers keep theirs."""
         found = [plan.slots[replica].read(number, plan.is_float64) for plan in plans]
         if self._recorded[replica] == plans[0].held:  # one optimizer updates all
             self._last[replica] = found[0]["weight"]

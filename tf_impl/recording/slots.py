@@ -1,4 +1,4 @@
-"""The variables of our own into which a graph writes what the tensors of one optimizer were. The host reads them afterwards."""
+"""Our own variables, into which a graph writes statistics of the tensors of one optimizer. The host reads them afterwards."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ class Slots:
         Args:
             journal: The journal of the replica.
             plan: What is recorded of the optimizer.
-            weights: The replica's variables, of TensorFlow.
+            weights: The TensorFlow variables of the replica.
         """
         self.weights: Sequence[Any] = weights
         self._journal, self._optimizer, self._statistics = journal, plan.number, plan.statistics
@@ -43,22 +43,22 @@ class Slots:
         self._commits: dict[tuple[bool, int], Any] = {}
 
     def forget_weights(self) -> None:
-        """Keeps the weights alive no longer."""
+        """Stops keeping the weights alive."""
         self.weights = ()
         self._commits.clear()
 
     def note_applied(self) -> None:
-        """The optimizer was given gradients: it updates its variables, or accumulates."""
+        """Notes that the optimizer was given gradients: it updates its variables, or accumulates."""
         if not self._always_updates:
             self._is_applied.assign(True)
 
     def note_updated(self) -> None:
-        """The variables were updated."""
+        """Notes that the variables were updated."""
         if not self._always_updates:
             self._is_updated.assign(True)
 
     def release(self, gradients: Sequence[tf.Tensor | None]) -> dict[int, tf.Tensor]:
-        """Sees large gradients before an update, which overwrites them: in a graph on a CPU it would take new memory otherwise.
+        """Sees large gradients before an update, which can then overwrite them; in a graph on a CPU it would otherwise copy them.
 
         Args:
             gradients: In the order of the weights.
@@ -80,11 +80,11 @@ class Slots:
         return released
 
     def see_gradients(self, phase: Phase, gradients: Sequence[tf.Tensor | None], is_before_commit: bool = True) -> None:
-        """Sees gradients, where this step is looked at.
+        """Sees gradients, if this step is looked at.
 
         Args:
-            phase: In which they are.
-            gradients: In the order of the weights.
+            phase: The phase of the gradients.
+            gradients: The gradients in the order of the weights.
             is_before_commit: Whether `commit` follows at once, unless the optimizer only accumulates.
         """
         if phase not in self._gradients:
@@ -106,7 +106,7 @@ class Slots:
         if not tf.executing_eagerly():
             self._commit_in_graph(lr, is_joined)
         else:
-            key = is_joined, len(self._journal.transforms)  # some clip later than at their first pass
+            key = is_joined, len(self._journal.transforms)  # some scripts clip only after their first pass
             if key not in self._commits:
                 commit = functools.partial(self._commit_in_graph, is_joined=is_joined)
                 self._commits[key] = tf.function(commit, autograph=False).get_concrete_function(lr)
@@ -175,17 +175,17 @@ class Slots:
 
 
 def _do_where(condition: Any, action: Callable[[], tf.Operation]) -> tf.Tensor:
-    """Does something in a graph where a condition holds.
+    """Runs an action in a graph if a condition holds.
 
-    TensorFlow turns a condition into switches, through which every op of the action passes even where it is not done. A call of
-    a function takes a fraction of that. It needs all tensors on one device.
+    TensorFlow turns a condition into switches, through which every op of the action passes even if it is not run. A
+    call of a function takes a fraction of that. It needs all tensors on one device.
 
     Args:
         condition: A tensor, or True.
         action: What to do; returns an op that has to be run.
 
     Returns:
-        Whether it was done, known once it is.
+        Whether the action was run, known once it was.
     """
 
     def done() -> tf.Tensor:

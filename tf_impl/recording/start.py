@@ -1,6 +1,6 @@
 """The weights before the first step: prepared as the options say, and looked at once they have values.
 
-Those made in a graph get them when it is built.
+Weights that are made in a graph get their values when it is built.
 """
 
 import weakref
@@ -27,11 +27,11 @@ class FirstWeights:
     """The initial weights of all replicas, prepared as the options say."""
 
     def __init__(self, recorder: Recorder, last: Mapping[int, np.ndarray]) -> None:
-        """Has seen none.
+        """Starts without weights.
 
         Args:
-            recorder: Has the options.
-            last: What the record has last of the weights of each replica.
+            recorder: The recorder, which has the options.
+            last: The last statistics in the record of the weights of each replica.
         """
         self._start, self._last = _Start(recorder), last
         self._new: list[tuple[int, tuple[TrackedTensor, ...]]] = []
@@ -49,7 +49,7 @@ class FirstWeights:
         self._called = [each for each in table.held if each.tensor.role != "buffer"]
 
     def end_call(self) -> None:
-        """Forgets the parameters that a call has not written, as a norm of a spectrum does: a script may still load them."""
+        """Keeps only the parameters that a call has written, as a spectral norm does: a script may still load the others."""
         if not self._called or not tf.executing_eagerly():
             return
         before = {_key(0, each): self._seen[_key(0, each)] for each in self._called}
@@ -105,7 +105,7 @@ class FirstWeights:
         return row if made is held.made else None  # another variable that was deleted may have had this id
 
     def _without_earlier(self, replica: int, pairs: list[tuple[TrackedTensor, Any]]) -> list[tuple[TrackedTensor, Any]]:
-        """Returns the variables whose first values are initial weights, and not those that others have by now."""
+        """Returns the variables whose first values are initial weights, and not copies of what others have by now."""
         if replica not in self._last:
             return pairs
         self._take(replica, pairs)
@@ -127,7 +127,7 @@ class FirstWeights:
 
 
 def _key(replica: int, held: TrackedTensor) -> tuple[int, int, bool]:
-    """Returns the key of a variable's first values: a follower that an optimizer updates after all is prepared anew."""
+    """Returns the key of a variable's first values: a follower that an optimizer updates after all is prepared again."""
     return replica, held.key, held.tensor.role == FOLLOWER
 
 
@@ -138,7 +138,7 @@ class _Start:
         """Reads the weights that are asked for.
 
         Args:
-            recorder: Has the options.
+            recorder: The recorder, which has the options.
         """
         self._recorder, options = recorder, recorder.options
         self._given = None if options.weights_from is None else read_arrays(Path(options.weights_from))
@@ -165,7 +165,7 @@ class _Start:
             self._arrays[tensor.name] = held.layout.to_torch(weight.numpy().astype(np.float32))
 
     def finish(self) -> None:
-        """Saves what was prepared, and leaves if that is all that is wanted."""
+        """Saves what was prepared, and ends the script if nothing else is wanted."""
         options = self._recorder.options
         if options.weights_to is not None:
             with replacing(Path(options.weights_to), is_users=True) as file:
@@ -174,7 +174,7 @@ class _Start:
             self._recorder.leave()
 
     def _load(self, held: TrackedTensor, weight: Any, array: np.ndarray | None) -> None:
-        """Replaces the initial weight by that of the same name and shape."""
+        """Replaces an initial weight by the given one of the same name and shape."""
         name, shape, path = held.tensor.name, held.tensor.piece.shape, self._recorder.options.weights_from
         if array is None or array.shape != shape:
             self._recorder.note(f"{path} has no {name} of shape {shape}; its own initial weights were kept.")

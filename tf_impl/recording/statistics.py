@@ -15,19 +15,19 @@ from samestep.common.steps.record import stats_dtype
 from samestep.tf_impl.recording.graphs.unseen import mark
 
 NUMBERS = PROJECTIONS + 2
-"""Of a tensor: its projections, square norm and sum of bits."""
+"""How many numbers are kept of a tensor: its projections, square norm and sum of bits."""
 _ABSENT = -(2**63)
 """In place of the sum of bits of a tensor that is not there; no other sum is this."""
 _MOST_HELD = 2**15
-"""Signs of a tensor that a graph holds itself."""
+"""The most signs of a tensor that a graph holds itself."""
 _FEW_NUMBERS = _MOST_HELD // PROJECTIONS
-"""A matrix of up to so many numbers is a line: copying it beside others of its shape takes less than ops of its own."""
+"""A matrix of up to this many numbers is a line: copying it next to others of its shape costs less than separate ops."""
 _LARGE = 2**16
-"""Numbers of a gradient for whose memory an update that may not overwrite it pays more than for a condition."""
+"""From this many numbers on, memory for an update that may not overwrite a gradient costs more than a condition."""
 
 
 class HalfProjected(NamedTuple):
-    """What was computed of a matrix before its last product: of a gradient that nobody keeps until the update is made.
+    """What was computed from a matrix before its last product, for a gradient that is not kept until the update is made.
 
     Attributes:
         square: Half the square norm.
@@ -66,7 +66,7 @@ class _Signs:
 
 
 def _constant(values: np.ndarray, dtype: tf.DType) -> np.ndarray | tf.Tensor:
-    """Returns what a graph holds itself, or is given where that would make it large: each input takes time in every step."""
+    """Returns a constant that a graph holds, or is given if it is large: each input takes time in every step."""
     return values.astype(dtype.as_numpy_dtype) if values.size <= _MOST_HELD else tf.constant(values, dtype)
 
 
@@ -93,10 +93,10 @@ class Statistics:
         """Computes the statistics.
 
         Args:
-            lists: Each has the tensors, or None for those that are not there. What is computed together takes fewer ops.
+            lists: Lists of the tensors, with None for those that are not there. Computing them together takes fewer ops.
 
         Returns:
-            int64 [lists * tensors * NUMBERS]: of each the bits of the float64 projections and square norm, and the sum of bits.
+            int64 [lists * tensors * NUMBERS]: the bits of the float64 projections and square norm of each, and its sum of bits.
         """
         values = [value for each in lists for value in each]
         if not tf.executing_eagerly():
@@ -108,7 +108,7 @@ class Statistics:
         return self._compiled[pattern](given)
 
     def see(self, place: int, value: tf.Tensor, condition: tf.Tensor) -> HalfProjected | None:
-        """Computes in a graph what reads a large matrix, where a condition holds; None for other tensors.
+        """Computes in a graph, if a condition holds, everything that reads a large matrix; returns None for other tensors.
 
         Args:
             place: The place of the tensor in the list.
@@ -177,12 +177,12 @@ class Statistics:
 
 
 def _parts(values: tf.Tensor) -> list[tf.Tensor]:
-    """Splits a factor of products. A GPU leaves out the last 13 bits of a float32 (TF32), so these are a part."""
+    """Splits a factor of products. With TF32, a GPU drops the last 13 bits of a float32, so these become a second part."""
     if values.dtype != tf.float32 or not _has_gpu() or not tf.config.experimental.tensor_float_32_execution_enabled():
         return [values]
     words = tf.bitwise.bitwise_and(tf.bitcast(values, tf.int32), tf.constant(-(2**13), tf.int32))
     upper = tf.bitcast(words, tf.float32)
-    return [upper, tf.where(tf.math.is_finite(values), values - upper, 0.0)]  # what is infinite is so once
+    return [upper, tf.where(tf.math.is_finite(values), values - upper, 0.0)]  # only one part is infinite
 
 
 def _words(values: tf.Tensor) -> tf.Tensor:
@@ -198,7 +198,7 @@ def _has_gpu() -> bool:
 
 
 def unpack(words: np.ndarray, is_float64: bool) -> np.ndarray:
-    """Returns the statistics as a record keeps them.
+    """Returns the statistics in the form that a record has.
 
     Args:
         words: int64 [tensors * NUMBERS].

@@ -1,4 +1,4 @@
-"""How tapes are followed: of what loss they are asked for gradients, and what they return to a script without an optimizer."""
+"""Follows tapes: of which losses gradients are asked for, and what a script without an optimizer gets."""
 
 import threading
 import weakref
@@ -17,14 +17,14 @@ from samestep.tf_impl.recording.tensors import KERAS_VARIABLE
 
 
 class TapeHooks:
-    """Follows tapes. What is thread-local is so because a strategy runs each replica in a thread."""
+    """Follows tapes. Some state is thread-local because a strategy runs each replica in a thread."""
 
     def __init__(self, session: Session, recorder: Recorder) -> None:
-        """Sets nothing yet.
+        """Wraps nothing yet.
 
         Args:
-            session: Is told what happens.
-            recorder: Guards the script from errors.
+            session: The session, to which hooks report.
+            recorder: The recorder, which guards the script from errors.
         """
         self._session, self._guard = session, recorder.guarded
         self._here = threading.local()
@@ -62,7 +62,7 @@ class TapeHooks:
         return followed(preceded(original, before), after)
 
     def _before_backward(self, tape: Any, target: Any, sources: Any, *_: object, **__: object) -> None:
-        """A tape is asked for gradients: of a loss, if they are those of variables."""
+        """Notes that a tape is asked for gradients, which are those of a loss if the sources are variables."""
         if any(_is_variable(each) for each in keras.tree.flatten(sources)):
             scaled, plain = vars(self._here).get("scaled", (None, None))
             with record.stop_recording():
@@ -70,14 +70,14 @@ class TapeHooks:
                     self._session.journal().add_loss(tf.reduce_sum(plain if each is scaled else each))
 
     def _new_targets(self, target: Any) -> list[Any]:
-        """Returns of what gradients were not asked for since the last tape began: of others, of more variables."""
+        """Returns the targets whose gradients were not asked for since the last tape began, and not those with other sources."""
         known = vars(self._here).setdefault("targets", [])
         new = [each for each in keras.tree.flatten(target) if not any(made() is each for made in known)]
         known += [weakref.ref(each) for each in new]
         return new
 
     def _after_backward(self, found: Any, tape: Any, target: Any, sources: Any, *_: object, **__: object) -> None:
-        """A tape returned gradients."""
+        """Notes the gradients that a tape returned."""
         if self.manual.is_followed is False:
             return
         variables, gradients = keras.tree.flatten(sources), keras.tree.flatten(found)

@@ -14,7 +14,7 @@ from samestep.common.steps.keras.variable_layout import KerasLayout, layout_of
 from samestep.common.steps.record import FOLLOWER, RecordedTensor
 
 KERAS_VARIABLE: type = keras.Variable.__bases__[0]
-"""What layers hold: before Keras 3.7 it is not keras.Variable, but the class that this one is made of."""
+"""The class of the variables that layers hold. Before Keras 3.7, that is not keras.Variable but its base class."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -23,8 +23,8 @@ class TrackedTensor:
 
     Attributes:
         made: TensorFlow's variable; under a strategy, that of all replicas.
-        layout: In which it is projected.
-        tensor: What the header says.
+        layout: The layout in which it is projected.
+        tensor: Its entry in the header.
         key: The id of the variable, as long as it is there.
     """
 
@@ -45,10 +45,10 @@ class TrackedTensor:
 
 
 def container_of(variable: Any) -> Any:
-    """TensorFlow's variable.
+    """Returns TensorFlow's variable.
 
     Args:
-        variable: One of Keras, or of TensorFlow.
+        variable: A variable of Keras or TensorFlow.
     """
     return variable._value if isinstance(variable, KERAS_VARIABLE) else variable
 
@@ -57,7 +57,7 @@ class TensorTable:
     """All tensors seen so far, in the order of the models. Those of networks that follow these are the last."""
 
     def __init__(self) -> None:
-        """Knows none."""
+        """Starts without tensors."""
         self.held: list[TrackedTensor] = []
         self._of: dict[int, TrackedTensor] = {}
         self._names: set[str] = set()
@@ -70,7 +70,7 @@ class TensorTable:
             self._add(variable, layer, role)
 
     def forget_deleted(self) -> None:
-        """Forgets what the script has deleted, whose ids are those of other variables by and by."""
+        """Forgets the variables that the script has deleted, whose ids other variables may get."""
         gone = [each for each in {*self._of.values(), *self._idle.values()} if each.container is None]
         self._forget([each for each in gone if self._of.get(each.key) is each])
         for each in gone:
@@ -79,11 +79,11 @@ class TensorTable:
         self._networks = [left for each in self._networks if (left := [held for held in each if held not in gone])]
 
     def add_followers(self, models: Iterable[keras.layers.Layer], own: Sequence[Any]) -> None:
-        """Adds networks that no optimizer updates. One that an optimizer updates after all is no longer among them.
+        """Adds networks that no optimizer updates. A network that an optimizer updates after all is removed from them.
 
         Args:
             models: The networks.
-            own: What an optimizer is about to update.
+            own: The variables that an optimizer is about to update.
         """
         ids = {id(container_of(each)) for each in own}
         for network in [each for each in self._networks if any(held.key in ids for held in each)]:
@@ -95,7 +95,7 @@ class TensorTable:
             self._follow([(variable, layer, None) for layer, variable, _ in variables])
 
     def of_optimizer(self, variables: Sequence[Any], averages: Iterable[tuple[Any, Any]] = ()) -> list[TrackedTensor]:
-        """Returns the tensors that an optimizer updates, and those that none does.
+        """Returns the tensors that an optimizer updates, and those that no optimizer updates.
 
         Args:
             variables: The variables of the optimizer.

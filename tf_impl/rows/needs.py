@@ -26,7 +26,7 @@ def check_exchange(run: Run) -> None:
 
 
 def check_reduction(run: Run[MirroredOptions]) -> None:
-    """Refuses a reduction that forgets a device, or that nobody would use.
+    """Refuses a reduction that forgets a device, or that would not be used.
 
     TensorFlow 2.21's hierarchical copy makes two groups of N // 2 devices: of an odd number it drops the last.
 
@@ -49,7 +49,7 @@ def check_reduction(run: Run[MirroredOptions]) -> None:
 
 
 def check_central(run: Run) -> None:
-    """Refuses replicas that would write what there is one copy of.
+    """Refuses replicas that would write a variable of which there is only one copy.
 
     Keras makes running statistics without an aggregation, and one copy cannot take two values (Keras 3.15).
 
@@ -86,7 +86,7 @@ def check_servers(run: Run[ParameterServerOptions]) -> None:
     """Refuses servers that would hold nothing: tables are cut by rows, every other parameter is on one server.
 
     Raises:
-        ConfigError: There are more servers than that makes parts, or workers should exchange statistics.
+        ConfigError: There are more servers than parts, or workers would have to exchange statistics.
     """
     if not run.options.is_serial or balance_of(run.workload.model):
         refuse_exchange(run, "its workers wait for nobody")
@@ -103,7 +103,7 @@ def check_cores(run: Run[TpuOptions]) -> None:
     """Refuses a mesh that cannot be trained on, or a step that cannot be compiled for the cores that were named.
 
     Raises:
-        ConfigError: It cannot.
+        ConfigError: The mesh or the step is one of these.
     """
     refuse_exchange(run, "XLA compiles each replica alone")
     cores = run.options.compiled_cores
@@ -138,7 +138,7 @@ def require_tpu(run: Run[TpuOptions]) -> None:
     """Makes sure that the TPU, or the TPU's compiler, is there.
 
     Raises:
-        Unavailable: It is not, as in `probe` and `require_compiler`.
+        Unavailable: The TPU or its compiler is not there, as in `probe` and `require_compiler`.
     """
     if run.options.tpu is not None:
         probe(run.options.tpu)

@@ -1,1 +1,1 @@
-"""One file a strategy, each with `build`."""
+"""The strategies, a file each, with a function `build`."""

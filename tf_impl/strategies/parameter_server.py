@@ -15,7 +15,7 @@ from samestep.tf_impl.rows.options import ParameterServerOptions
 
 SERVING = ("worker", "ps")
 INTER_OP_THREADS = 2
-"""With one thread, its own choice on one core, a server waits for ever for what that thread should do (2.21)."""
+"""With one thread, its own choice on one core, a server waits forever for what that thread should do (2.21)."""
 _LOCAL_SERVER: list[tf.distribute.Server] = []
 """The server, in the process of a worker or a server: it serves for as long as it is referenced."""
 

@@ -1,6 +1,6 @@
 """Applies the techniques of a run for models and programs, which name no single technique.
 
-A model is built with what multiplies for it, and then restructured. A program asks for another exchange of gradients.
+A model is built with the run's kind of product, and then restructured. A program asks for the exchange of gradients.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,10 +40,10 @@ class GradientExchange(Protocol):
 
     @property
     def kept(self) -> Mapping[str, tf.Variable]:
-        """Variables, of each replica its own."""
+        """Variables of which each replica has its own copy."""
 
     def exchange(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Sums the gradients of all replicas, in the order of the parameters; to be called on each of them."""
+        """Sums the gradients of all replicas, in the order of the parameters; must be called on each replica."""
 
     def snapshot(self) -> tuple[Arrays, ...]:
         """Gathers what every replica of every process keeps."""
@@ -55,11 +55,11 @@ class GradientExchange(Protocol):
 def build_exchange(
     run: Run, strategy: tf.distribute.Strategy, params: Mapping[str, tf.Variable], slots: Slots
 ) -> GradientExchange | None:
-    """Builds the exchange of the technique of a run that has one, and keeps the order of what the program adds up.
+    """Builds the exchange of a run's technique, if one has an exchange, and fixes the order in which the program adds up.
 
     Args:
-        run: With its techniques.
-        strategy: Outside of its scope.
+        run: The run, with its techniques.
+        strategy: The strategy, outside of its scope.
         params: The params by neutral name.
         slots: The optimizer state.
     """
@@ -80,11 +80,11 @@ def meeting(exchange: GradientExchange | None) -> RankSteps | None:
 def exchange_read(
     exchange: GradientExchange, gradients: Collection[tf.Tensor | None], params: Iterable[tf.Variable]
 ) -> list[tf.Tensor | None]:
-    """Sums the gradients of all replicas; of a variable that nothing reads zeros are exchanged, and None is left.
+    """Sums the gradients of all replicas; for a variable that nothing reads, zeros are exchanged and None is returned.
 
     Args:
-        exchange: What exchanges them.
-        gradients: In the order of the parameters.
+        exchange: The exchange of gradients.
+        gradients: The gradients in the order of the parameters.
         params: The parameters.
     """
     filled = [tf.zeros_like(param) if each is None else each for each, param in zip(gradients, params, strict=True)]
@@ -98,7 +98,7 @@ def transform_replicas(
     """Transforms the gradients where they are: each replica its copy, or the one device that has them all.
 
     Args:
-        strategy: In its cross-replica context.
+        strategy: The strategy, in its cross-replica context.
         summed: The gradient of every parameter, summed over all replicas.
         techniques: The techniques of the run.
         add_up: Adds up squares on a replica, where each has parts of some gradients.

@@ -8,7 +8,7 @@ from samestep.common.techniques import Techniques
 from samestep.tf_impl.step import Gradient
 
 AddUp = Callable[[Sequence[tf.Tensor]], tf.Tensor]
-"""The squares of the norms of gradients -> that of the whole gradient."""
+"""The squares of the norms of gradients -> the square of the norm of the whole gradient."""
 
 
 def transform(gradients: Sequence[Gradient], techniques: Techniques, add_up: AddUp = tf.add_n) -> Sequence[Gradient]:
@@ -39,7 +39,7 @@ def clip(gradients: Sequence[Gradient], bound: float, add_up: AddUp = tf.add_n) 
 
 
 def _squared_norm(gradient: Gradient) -> tf.Tensor:
-    """Rows of equal id count as their sum; `tf.clip_by_global_norm` (2.21) counts each on its own."""
+    """Returns the square of a norm, with rows of equal id summed; `tf.clip_by_global_norm` (2.21) counts each separately."""
     if isinstance(gradient, tf.IndexedSlices):
         ids, places = tf.unique(gradient.indices)
         gradient = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(ids))

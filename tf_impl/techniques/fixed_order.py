@@ -1,6 +1,6 @@
 """The fixed order: gradients are added up as the tree of `common/tree.py` says, over replicas as well.
 
-TensorFlow's reductions begin each piece at another replica, so pieces are sent to the replica that adds them up.
+TensorFlow's reductions start each piece at a different replica, so pieces are sent to the replica that adds them up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class Ordered:
         self._replicas, self._count = replicas, run.num_devices
 
     def exchange(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Sums the gradients of all replicas, in the order of the parameters; to be called on each of them."""
+        """Sums the gradients of all replicas, in the order of the parameters; must be called on each replica."""
         sizes = [gradient.shape.num_elements() for gradient in gradients]
         piece = -(-sum(sizes) // self._count)
         flat = tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], 0)

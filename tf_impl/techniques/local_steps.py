@@ -1,6 +1,6 @@
 """Local steps of a replica, and the joint step of each period; the counterpart of `common/techniques/local_steps/statement.py`.
 
-A mirrored variable has a copy on each replica, and an update that is given each replica's own gradient moves each copy alone.
+A mirrored variable has a copy on each replica, and an update with each replica's own gradient moves each copy separately.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ class RankSteps:
     """A `GradientExchange` that exchanges no gradient: replicas follow their own, and average weights at the end of a period.
 
     Attributes:
-        kept: What the outer step needs, of each parameter: the weights that the period began with, and its momentum.
+        kept: What the outer step needs for each parameter: the weights that the period began with, and its momentum.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class RankSteps:
         return [gradient * self._replicas.count for gradient in gradients]
 
     def after_update(self, step: int) -> None:
-        """Takes the step of all replicas if a period ends.
+        """Takes the joint step of all replicas if a period ends.
 
         Args:
             step: The number of the step that was taken, counted from 1.
@@ -57,7 +57,7 @@ class RankSteps:
             self.meet()
 
     def _meet(self) -> None:
-        """Runs on each replica."""
+        """Takes the joint step on one replica."""
         own = [variable.read_value() for variable in self._params.values()]
         flat = tf.concat([tf.reshape(value, [-1]) for value in own], 0)
         mean = self._replicas.collectives("meet").total(flat) / self._replicas.count
@@ -88,7 +88,7 @@ class RankSteps:
         return tuple(dataclasses.replace(send, phase="update") for send in found)
 
     def snapshot(self) -> tuple[Arrays, ...]:
-        """Gathers what every replica of every process has for itself."""
+        """Gathers the local state of every replica of every process."""
         every = self._held | self.kept
 
         def flat() -> tf.Tensor:
@@ -127,6 +127,6 @@ class RankSteps:
 
 
 def _assign(strategy: tf.distribute.Strategy, variables: Iterable[tf.Variable], values: Iterable[tf.Tensor]) -> None:
-    """Assigns to the copy that each replica has of some variables what that replica computed."""
+    """Assigns to each replica's copy of some variables the values that the replica computed."""
     for variable, value in zip(variables, values, strict=True):
         strategy.extended.update(variable, lambda copy, own: copy.assign(own), args=(value,), group=False)

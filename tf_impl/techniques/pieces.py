@@ -30,10 +30,10 @@ class Pieces:
         self.kept = {kind: replicas.variable(tf.zeros(shape, run.dtype)) for kind, shape in shapes.items()}
 
     def exchange(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Sums the gradients of all replicas; to be called on each of them.
+        """Sums the gradients of all replicas; must be called on each replica.
 
         Args:
-            gradients: In the order of the parameters.
+            gradients: The gradients in the order of the parameters.
         """
         rows = tf.concat([self._rows(gradient) for gradient in gradients], 1)
         collectives = self._replicas.collectives("exchange")
@@ -51,7 +51,7 @@ class Pieces:
         return tf.split(rows, self._pieces, -1)
 
     def _whole(self, rows: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
-        """Joins rows [replicas, piece] to a parameter."""
+        """Joins rows [replicas, piece] into the shape of a parameter."""
         return tf.reshape(tf.reshape(rows, [-1])[: int(np.prod(shape))], shape)
 
     def _sum_of_halves(self, rows: tf.Tensor, collectives: Collectives) -> tf.Tensor:

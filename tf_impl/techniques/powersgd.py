@@ -28,10 +28,10 @@ class Factors:
             self.kept[f"{FACTOR}/{name}"] = replicas.variable(tf.zeros((columns, rank), run.dtype))
 
     def exchange(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Sums the gradients of all replicas; to be called on each of them.
+        """Sums the gradients of all replicas; must be called on each replica.
 
         Args:
-            gradients: In the order of the parameters.
+            gradients: The gradients in the order of the parameters.
         """
         collectives = self._replicas.collectives("exchange")
         named = dict(zip(self._whole, gradients, strict=True))
@@ -56,7 +56,7 @@ class Factors:
         return [total[name] for name in self._whole]
 
     def _factor(self, name: str) -> tf.Tensor:
-        """Q to start from; a column that became zero has its initial value again."""
+        """Returns the factor to start from; a column that has become zero is reset to its initial value."""
         kept = self.kept[f"{FACTOR}/{name}"].read_value()
         return tf.where(tf.reduce_any(kept != 0, 0), kept, tf.constant(self._initial[name], kept.dtype))
 
@@ -102,5 +102,5 @@ def orthogonalise(matrix: tf.Tensor) -> tf.Tensor:
 
 
 def kind_of(run: Run) -> type[Pieces | Factors]:
-    """Returns what exchanges the gradients of a run that compresses them."""
+    """Returns the class that exchanges the gradients of a run that compresses them."""
     return Factors if run.techniques.compress == "powersgd" else Pieces

@@ -3,8 +3,8 @@
 Both factors of a product are cast where the replica computes it, and its result is cast back: sums of residuals, activations,
 norms, softmax and losses are in float32. The gradient of a cast is a cast, so variables get gradients in float32.
 
-A user's model gets Keras' own policy: each layer casts what it is given, its variables among it, and returns two bytes. What
-the model returns is cast back.
+A user's model gets Keras' own policy: each layer casts its inputs and its variables, and returns numbers of two bytes.
+What the model returns is cast back.
 
 References:
     Micikevicius et al., arXiv 1710.03740 (float32 master weights); keras.config.set_dtype_policy (Keras 3.15).

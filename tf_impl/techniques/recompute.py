@@ -13,7 +13,7 @@ from samestep.tf_impl.models.segmented import Noting, Segmented, SegmentFunction
 
 
 def recompute(run: Run, model: Segmented) -> None:
-    """Has the inner segments of a model recomputed if the run asks for it, in place.
+    """Changes a model in place so its inner segments are recomputed, if the run asks for it.
 
     Args:
         run: What is trained.
@@ -33,7 +33,7 @@ def recompute(run: Run, model: Segmented) -> None:
 
 
 def _computed_twice(segment: SegmentFunction, part: Noting | None) -> SegmentFunction:
-    """Hands on what a part of a segment notes as well: from what is computed again only outputs get out."""
+    """Makes a segment recompute, and hands on what a part of it notes, since only outputs leave what is recomputed."""
     if part is None:
         return tf.recompute_grad(segment)
 

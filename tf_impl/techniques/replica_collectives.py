@@ -1,4 +1,4 @@
-"""Collectives of ours between replicas, in the context of each, beside those of their strategy.
+"""Our own collectives between replicas, in the context of each replica, in addition to those of their strategy.
 
 TensorFlow's all-to-all takes no numbers of one or two bytes (2.21), so some of them are packed into an int32.
 
@@ -16,7 +16,7 @@ PACKED_BYTES = 4
 GROUP = 1 << 20
 """The key of our group; those of the strategies are small numbers (2.21)."""
 ALONG = "along_"
-"""What the name of a collective along an axis of the mesh begins with."""
+"""The prefix of the name of a collective along an axis of the mesh."""
 
 
 def replica_id() -> int:
@@ -26,20 +26,20 @@ def replica_id() -> int:
 
 
 class Replicas:
-    """All replicas of a strategy, over all its processes: variables of which each has its own, and what goes between them."""
+    """All replicas of a strategy, over all its processes: variables of which each has its own copy, and their collectives."""
 
     def __init__(self, strategy: tf.distribute.Strategy, count: int) -> None:
         """Makes what their collectives need.
 
         Args:
-            strategy: Outside of its scope.
-            count: How many replicas there are.
+            strategy: The strategy, outside of its scope.
+            count: The number of replicas.
         """
         self._strategy, self.count = strategy, count
         self._token = self.variable(tf.zeros(()))
 
     def variable(self, value: tf.Tensor) -> tf.Variable:
-        """Makes a variable of which each replica has its own."""
+        """Makes a variable of which each replica has its own copy."""
         aggregation, on_read = tf.VariableAggregation.NONE, tf.VariableSynchronization.ON_READ
         with self._strategy.scope():
             return tf.Variable(value, trainable=False, synchronization=on_read, aggregation=aggregation)
@@ -48,9 +48,9 @@ class Replicas:
         """Returns the collectives of a replica in a function.
 
         Args:
-            function: Its name.
+            function: The name of the function.
             group: The number of the group, if the replicas are in several.
-            axis: The axis of the mesh along which they go, if not all of them.
+            axis: The axis of the mesh along which they go; "" if they go over all replicas.
         """
         return Collectives(self.count, self._token, function, group, axis)
 
@@ -59,7 +59,7 @@ class Replicas:
 
         Args:
             variable: The variable of each replica.
-            name: Its name, unique and the same in all processes.
+            name: The name of the exchange, unique and the same in all processes.
         """
         return self.gather(variable.read_value, name)
 
@@ -67,8 +67,8 @@ class Replicas:
         """Gathers what each replica reads: [replicas, ...].
 
         Args:
-            read: Reads it, on a replica.
-            name: Its name, unique and the same in all processes.
+            read: Returns what a replica contributes; called on each replica.
+            name: The name of the exchange, unique and the same in all processes.
         """
 
         def own() -> tf.Tensor:
@@ -78,7 +78,7 @@ class Replicas:
         return run()[0].numpy()
 
     def write(self, variable: tf.Variable, values: np.ndarray) -> None:
-        """Assigns each replica its own.
+        """Assigns each replica its own value.
 
         Args:
             variable: The variable of each replica.
@@ -93,17 +93,17 @@ class Replicas:
 
 
 class Collectives:
-    """The collectives of one replica in one function; each is known by its place in it."""
+    """The collectives of one replica in one function; each is identified by its place in the function."""
 
     def __init__(self, ranks: int, token: tf.Variable, function: str, group: int, axis: str) -> None:
-        """Begins a function.
+        """Begins to count the collectives of a function.
 
         Args:
             ranks: The number of replicas, over all processes.
             token: The token of each replica; a collective without one is never met by those of the other replicas (2.21).
-            function: Its name, the same on all replicas.
+            function: The name of the function, the same on all replicas.
             group: The number of the group.
-            axis: As in `Replicas.collectives`; in a graph their names have it.
+            axis: As in `Replicas.collectives`; in a graph, it is part of their names.
         """
         self._ranks, self._token, self._group = ranks, token, GROUP + group
         self._name = {"name": f"{ALONG}{axis}"} if axis else {}
@@ -128,12 +128,12 @@ class Collectives:
         return tf.raw_ops.CollectiveGatherV2(input=values, **self._options())
 
     def to_owners(self, rows: tf.Tensor) -> tf.Tensor:
-        """Sends each replica its row, and returns those that this one is sent: [replicas, numbers]."""
+        """Sends each replica its row, and returns the rows that this replica receives: [replicas, numbers]."""
         received = tf.raw_ops.CollectiveAllToAllV2(input=_packed(rows), **self._options())
         return _unpacked(received, rows)
 
     def all_to_all(self, parts: tf.Tensor) -> tf.Tensor:
-        """Sends each replica its part of [replicas * n, ...], and returns those that this one is sent; so does its gradient."""
+        """Sends each replica its part of [replicas * n, ...], and returns those that this one receives; so does its gradient."""
 
         def exchanged(x: tf.Tensor) -> tf.Tensor:
             return tf.reshape(self.to_owners(tf.reshape(x, (self._ranks, -1))), x.shape)

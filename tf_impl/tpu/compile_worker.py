@@ -2,7 +2,7 @@
 
 It runs as `python -m samestep.tf_impl.tpu.compile_worker DIR PID`.
 
-A process of its own, with jax and libtpu and without TensorFlow: both bring an XLA. It reads `step.json` and
+It is a separate process, with jax and libtpu and without TensorFlow, since both bring an XLA. It reads `step.json` and
 `step.stablehlo` from the directory and leaves `compiled.json`. Nothing runs: libtpu describes the cores, none is needed.
 """
 
@@ -33,7 +33,7 @@ from samestep.tf_impl.tpu.hlo import collectives
 from samestep.tf_impl.tpu.tpu_topology import Topology
 
 _MOST_BYTES = 2**30
-"""Of the step as StableHLO."""
+"""The most bytes of the step as StableHLO."""
 _PR_SET_PDEATHSIG = 1
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _TOO_LARGE = re.compile(r"required for [\w ]+ \(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)")
@@ -45,8 +45,8 @@ class Request:
 
     Attributes:
         topology: The name of the topology, as in `Topology`.
-        replicas: Copies of the step, each with a shard of the batch.
-        partitions: Cores that share a copy.
+        replicas: The number of copies of the step, each with a shard of the batch.
+        partitions: The number of cores that share a copy.
         splits: For each argument that is state, the dimension along which it is cut over the partitions, or None. The
             step returns the state first, in the same order, and its results take the place of the arguments.
     """
@@ -66,8 +66,8 @@ def compile_stablehlo(request: Request, stablehlo: bytes) -> Compiled:
 
     Raises:
         ConfigError: The compiler has no such topology.
-        Unavailable: jax and libtpu do not belong together.
-        WorkerFailed: It cannot compile the step, for another reason than its size.
+        Unavailable: These versions of jax and libtpu do not fit together.
+        WorkerFailed: The compiler cannot compile the step, for a reason other than its size.
     """
     topology = Topology.parse(request.topology)
     compiler = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("libtpu", "jax"))
@@ -117,7 +117,7 @@ def _read_sizes(error: str, request: Request) -> tuple[int, int]:
 
 
 def _compile(module: ir.Module, request: Request, topology: Topology) -> xla_client.LoadedExecutable:
-    """Compiles through what is private: jax 0.10 compiles for described devices only what it has traced."""
+    """Compiles through private functions: jax 0.10 publicly compiles for described devices only what it has traced."""
     try:
         devices = topologies.get_topology_desc(
             platform="tpu", topology_name=topology.name, chips_per_host_bounds=topology.chips_per_host
@@ -177,7 +177,7 @@ def main(directory: str, parent: str) -> None:
     """Compiles the request in a directory, and leaves the answer or the error there.
 
     Args:
-        directory: Holds the request, and takes the answer.
+        directory: The directory that holds the request, and gets the answer.
         parent: The id of the process that waits for it; when that process ends, for any reason, so does this one.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -14,7 +14,7 @@ _ARRAY = re.compile(r"\b(pred|[a-z]+\d+)[a-z\d]*\[([\d,]*)\]")
 def collectives(hlo: str) -> tuple[Collective, ...]:
     """Returns what a compiled program's collectives are handed in one step, by kind.
 
-    One that runs beside other work stands in several fusions, under one channel.
+    A collective that runs next to other work appears in several fusions, under one channel.
     """
     sizes: dict[str, int] = {}
     handed: dict[str, dict[str, int]] = collections.defaultdict(dict)

@@ -18,7 +18,7 @@ from samestep.tf_impl.techniques.applied import product_of, transform
 
 
 class FunctionalVariable:
-    """What an update takes for a variable: a tensor, and the one that is assigned in its place."""
+    """Stands in for a variable in an update: holds a tensor, and the one that is assigned in its place."""
 
     def __init__(self, value: tf.Tensor) -> None:
         self.value = value
@@ -87,11 +87,11 @@ class ReplicaStep:
 
         Args:
             state: The parameters, then each kind of optimizer state in the same order.
-            gradients: This core's, in the order of the parameters.
+            gradients: This core's gradients, in the order of the parameters.
             coefficients: The coefficients of the step, as `optimizers.coefficients` computes them.
 
         Returns:
-            The new state, like the old.
+            The new state, in the form of the old one.
         """
         variables = [FunctionalVariable(value) for value in state]
         for index, gradient in enumerate(transform(self.exchange(gradients), self.run.techniques)):
@@ -100,7 +100,7 @@ class ReplicaStep:
         return [variable.value for variable in variables]
 
     def specs(self, batch: Batch) -> list[tf.TensorSpec]:
-        """Shapes and dtypes of the arguments."""
+        """Returns the shapes and dtypes of the arguments."""
         params = [tf.TensorSpec(shape, self.run.dtype) for shape in self.shapes.values()]
         shard = batch.rows(WHOLE.split(0, self.replicas))
         x, y = (tf.TensorSpec(a.shape, self.run.dtype if a.dtype.kind == "f" else a.dtype) for a in shard)

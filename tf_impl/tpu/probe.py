@@ -1,4 +1,4 @@
-"""Whether a TPU can be reached. It is found out before TensorFlow is imported, which would wait for the TPU for minutes."""
+"""Checks whether a TPU can be reached, before TensorFlow is imported, which would wait for the TPU for minutes."""
 
 import importlib.metadata
 import socket
@@ -35,7 +35,7 @@ def grpc_address(tpu: str) -> tuple[str, int]:
     """Splits grpc://HOST:PORT into host and port.
 
     Raises:
-        ConfigError: It is not spelled so.
+        ConfigError: The address is not spelled that way.
     """
     host, _, port = tpu.removeprefix("grpc://").rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < 65536):

@@ -20,11 +20,11 @@ COMPILER_ENVIRONMENT = {
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """One generation of TPUs, as its compiler counts.
+    """One generation of TPUs, as its compiler sees it.
 
     Attributes:
-        dims: The dimensions that its chips are wired in.
-        cores_per_chip: Each core computes and has its own share of the chip's memory.
+        dims: The number of dimensions in which its chips are wired.
+        cores_per_chip: The number of cores of a chip; each computes and has its own share of the chip's memory.
         hbm_gib: The memory that the compiler grants a program on one core; what a chip is sold with is more.
     """
 
@@ -97,7 +97,7 @@ def require_compiler() -> None:
     """Makes sure that the TPU's compiler is installed, without importing it.
 
     Raises:
-        Unavailable: It is not; the message has the install line.
+        Unavailable: It is not installed; the message has the install line.
     """
     missing = [module for module in ("jax", "libtpu") if importlib.util.find_spec(module) is None]
     if missing:

@@ -1,1 +1,1 @@
-"""What becomes of the graphs that a recorded script has TensorFlow build."""
+"""Changes to the graphs that TensorFlow builds for a recorded script."""

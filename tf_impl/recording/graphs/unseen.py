@@ -27,14 +27,15 @@ _KEEP_NOTHING = (
     *("Assert", "Assign", "If", "IteratorGetNext", "ReadVariableOp", "ResourceApply", "ResourceGather"),
     *("ResourceScatter", "StatefulPartitionedCall", "VarIsInitializedOp", "While"),
 )
-"""How the names of those operations begin that TensorFlow calls stateful, and that keep nothing beside variables and iterators.
-One that draws random numbers keeps its place among them, which a copy would not share."""
+"""The prefixes of operations that TensorFlow calls stateful although they keep nothing except variables and iterators. One that
+draws random numbers keeps its place among them, which a copy would not share.
+"""
 _PATIENCE = 8
-"""Calls that take such a step before there is a copy: a short run does not pay for it."""
+"""The number of calls that take such a step before a copy is made, so a short run does not pay for it."""
 
 
 def mark(result: tf.Tensor, is_gradient: bool = False) -> None:
-    """Says that a condition is a look.
+    """Marks a condition as a look.
 
     Args:
         result: What the condition returned, in a graph.
@@ -56,11 +57,11 @@ class Unseen:
     """The copies of all traces."""
 
     def __init__(self, is_due: Callable[[], bool], guarded: Wrap) -> None:
-        """Has none.
+        """Starts without copies.
 
         Args:
             is_due: Returns whether the next step is not looked at, and is the first one of a call that begins now.
-            guarded: Guards the script from errors.
+            guarded: Wraps a function so its errors do not end the script.
         """
         self._is_due, self._find = is_due, guarded(self._of)
         self._made = weakref.WeakKeyDictionary[Any, Any]()
@@ -91,7 +92,7 @@ class Unseen:
 
 
 def _without_looks(trace: Any) -> AtomicFunction | None:
-    """Returns what does all that a trace does but look at tensors; None unless it takes one step, and keeps nothing itself."""
+    """Returns a copy of a trace that does not look at tensors; None unless the trace takes one step and keeps nothing itself."""
     definition = trace.function_def
     if _num_looks(definition) != 1 or not all(map(_keeps_nothing, _nodes(definition))):
         return None
@@ -99,14 +100,14 @@ def _without_looks(trace: Any) -> AtomicFunction | None:
 
 
 class _Copy(AtomicFunction):
-    """A function whose errors say where the script has made their operations, as those of what it was copied from."""
+    """A function whose errors say where the script has made the operations, like the errors of the original."""
 
     def __init__(self, original: AtomicFunction, definition: FunctionDef, children: list[AtomicFunction]) -> None:
-        """Has the context know it, until nobody holds it.
+        """Registers the function in the context, for as long as it is referenced.
 
         Args:
             original: What it was copied from.
-            definition: What it does.
+            definition: The definition of the copy.
             children: The functions that it calls.
         """
         here = context.context()
@@ -121,7 +122,7 @@ class _Copy(AtomicFunction):
 
 
 def _num_looks(definition: FunctionDef) -> int:
-    """Returns how many looks a function makes; more than one for those in a loop or a condition, as nobody knows their number."""
+    """Returns how many looks a function makes; one in a loop or a condition counts as several, as its number is not known."""
     total = 0
     for node in definition.node_def:
         total += _LOOK in node.attr
@@ -149,7 +150,7 @@ def _keeps_nothing(node: NodeDef) -> bool:
 
 
 def _copied(original: AtomicFunction) -> AtomicFunction | None:
-    """Copies a function and those that it calls, where they look, without the looks; None if more needs what these return.
+    """Copies a function, and those that it calls if they look, without the looks; None if anything else needs what these return.
 
     Args:
         original: The function.
@@ -180,7 +181,7 @@ def _copied(original: AtomicFunction) -> AtomicFunction | None:
 
 
 def _gone(definition: FunctionDef) -> set[str]:
-    """Returns the names of what sees gradients before a look, and of all that needs that but the look itself."""
+    """Returns the names of operations that see gradients before a look, and of all that need these except the look itself."""
     gone = {node.name for node in definition.node_def if _GRADIENT in node.attr}
     size = -1
     while size != len(gone):
@@ -194,11 +195,11 @@ def _gone(definition: FunctionDef) -> set[str]:
 
 
 def _source(name: str) -> str:
-    """Returns the name of the operation of which an input is an output, or that is run before."""
+    """Returns the name of the operation that an input comes from, or that has to run before."""
     return name.removeprefix("^").partition(":")[0]
 
 
 def _not_looked(node: NodeDef) -> NodeDef:
-    """Returns what says in the place of a look that it was not made."""
+    """Returns a constant that takes the place of a look and says that it was not made."""
     values = {"dtype": AttrValue(type=tf.bool.as_datatype_enum), "value": AttrValue(tensor=tf.make_tensor_proto(False))}
     return NodeDef(name=node.name, op="Const", device=node.device, attr=values)
