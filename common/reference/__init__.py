@@ -1,1 +1,1 @@
-"""The oracle, in NumPy float64: the third mirror, against which every other one is judged."""
+"""The oracle, in NumPy float64: the third mirror, against which the other two are judged."""

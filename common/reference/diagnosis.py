@@ -1,4 +1,4 @@
-"""Finds why a run did not take the same step: its first bad step is replayed against the oracle and every mutant."""
+"""Finds why a run did not take the same steps: replays its first bad step with the oracle and every mutant."""
 
 import dataclasses
 import functools
@@ -25,12 +25,12 @@ UNEXPLAINED = 0.1
 """The largest share of a deviation that a known mistake may leave unexplained."""
 
 PERTURBATION = 1e-8
-"""The relative change of the initial weights with which amplification is measured: far above rounding, and small."""
+"""The relative change of the initial weights with which amplification is measured: small, but far above rounding."""
 MOST_MEASURED = 200
-"""The number of steps over which amplification is measured."""
+"""The largest number of steps over which amplification is measured."""
 
 Replay = Callable[[int], tuple[Sequence[float], TrainState]]
-"""Repeats a run up to a step count; returns its losses and its state there."""
+"""Repeats a run up to a number of steps; returns its losses and its state after them."""
 OneStep = Callable[[TrainState], tuple[float, TrainState]]
 """Takes one step from a state; returns its loss and the state after it."""
 
@@ -41,8 +41,8 @@ class ReplayedStep:
 
     Attributes:
         before: The state that it starts from.
-        batch: What it trains on.
-        context: What the mutants may use beyond that.
+        batch: The batch that it trains on.
+        context: What mutants may use beyond that.
     """
 
     before: TrainState
@@ -53,12 +53,12 @@ class ReplayedStep:
 def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) -> str:
     """Names the likeliest cause in one sentence.
 
-    A loss that is off at step k was computed wrongly there, or the update of step k-1 was wrong; both are replayed from
-    the state that the run itself had reached, so earlier rounding does not count. Something that a run lost when it continued
-    another one shows in its first step.
+    A loss that is off at step k was either computed wrongly there, or follows a wrong update of step k-1. Both are replayed from
+    the state that the run itself had reached, so earlier rounding does not count. If a run that continued another one lost
+    something, that shows in its first step.
 
     Args:
-        run: What was trained.
+        run: The run.
         first: The number of the run's first step.
         bad: The first step whose loss deviates, or the last step if only the weights do.
         start: The state that the run started from.
@@ -98,11 +98,11 @@ def find_bad_step(
     """Replays steps from the states that a run itself reached; returns the first that differs.
 
     Args:
-        run: What was trained.
+        run: The run.
         numbers: The steps, in order.
         start: The state that the run started from.
         replay: Repeats the run.
-        one_step: Takes the right step; by default the oracle's.
+        one_step: Takes the correct step; by default the oracle's.
     """
     split = load(run.workload.data)
     for number in numbers:
@@ -120,11 +120,11 @@ def find_bad_step(
 
 
 def measure_amplification(run: Run, steps: int, start: TrainState, move: float = PERTURBATION) -> tuple[float, int]:
-    """Measures by how much a small relative change of the initial weights changes the oracle's losses, relative to that change.
+    """Measures how much a small relative change of the initial weights changes the oracle's losses, relative to that change.
 
     Args:
-        run: What was trained.
-        steps: How many steps to take; long runs are measured over their first ones.
+        run: The run.
+        steps: The number of steps to take; of long runs, only the first ones are measured.
         start: The state that the run started from.
         move: The relative change.
 
@@ -148,19 +148,19 @@ def measure_amplification(run: Run, steps: int, start: TrainState, move: float =
 
 
 def _compare(run: Run, replayed: ReplayedStep, seen: StepOutcome) -> str:
-    """Returns the cause of one step's deviation; "" if it does not deviate."""
+    """Returns the cause of one step's deviation; "" if the step does not deviate."""
     right = take(TrainingProgram(run, replayed.before), replayed.batch)
     deviation = distance(run, replayed.before, seen, right)
     return "" if deviation <= 1 else _name(run, replayed, seen, deviation) or _describe(run, replayed, seen, right)
 
 
 def _name(run: Run, replayed: ReplayedStep, seen: StepOutcome, deviation: float) -> str:
-    """Names the known mistake whose step it is, with those that are the same step here; "" if there is none.
+    """Names the known mistake that makes this step, with others that make the same step here; "" if there is none.
 
-    A known mistake is named if the step is the one that it makes, within rounding, and if it explains the deviation: one
-    that makes no difference here explains nothing. Each is tried with as many shards of the batch as there are devices, and with
-    as many as there are replicas, which are fewer where a model is split, or parts of an example. One shard is the whole batch:
-    that is tried on one device only.
+    A known mistake is named if it makes the same step within rounding, and if it explains the deviation: one that makes no
+    difference here explains nothing. Each is tried with one shard of the batch per device, and with one per replica or part of an
+    example, which are fewer if the model or the examples are split. A single shard is the whole batch, so it is tried on one
+    device only.
     """
     found: dict[str, tuple[float, StepOutcome]] = {}
     most = min(1.0, UNEXPLAINED * deviation)
@@ -181,7 +181,7 @@ def _name(run: Run, replayed: ReplayedStep, seen: StepOutcome, deviation: float)
 
 
 def _describe(run: Run, replayed: ReplayedStep, seen: StepOutcome, right: StepOutcome) -> str:
-    """Returns what is seen, where no mutant fits: the loss, else the gradients (read back from the slots), else the update."""
+    """Describes a step that fits no mutant: by its loss, else its gradients (read back from the slots), else its update."""
     if loss_apart(run, seen, right) > 1:
         found, wanted = spell_apart(seen.loss, right.loss)
         return f"the forward pass gives a loss of {found} where the oracle's gives {wanted} from the same weights"
@@ -205,7 +205,7 @@ def _describe(run: Run, replayed: ReplayedStep, seen: StepOutcome, right: StepOu
 
 
 def _off(seen: np.ndarray, ratio: float, wanted: np.ndarray) -> float:
-    """Returns how far a gradient is from a multiple of the one that is wanted, relative to the latter's length."""
+    """Returns how far a gradient is from a multiple of the wanted one, relative to the latter's length."""
     difference, length = (math.sqrt(_dot(x, x)) for x in (seen - ratio * wanted, wanted))
     return difference / length if length else math.inf if difference else 0.0
 
@@ -215,13 +215,13 @@ def _dot(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def _spell_ratio(ratio: float) -> str:
-    """Returns a factor; one that is nearly 1 by its deviation from it."""
+    """Spells a factor; if it is nearly 1, by its deviation from 1."""
     near = abs(ratio - 1) < 0.01
     return f"1 {'+' if ratio > 1 else '-'} {abs(ratio - 1):.1e} times" if near else f"{ratio:.3f} times"
 
 
 def _implied_gradients(run: Run, before: TrainState, after: TrainState) -> Arrays:
-    """Returns the gradients that must have entered the slot that is a running sum of them."""
+    """Returns the gradients that must have entered the slot that is a running average of them."""
     assert run.optimizer.gradient_average is not None  # the reference takes no user's optimizer
     slot, keep, take = run.optimizer.gradient_average
     old, new = before.slots[slot], after.slots[slot]

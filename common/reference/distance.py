@@ -18,16 +18,16 @@ from samestep.common.techniques.local_steps.ranks import kept, num_apart, of_ran
 from samestep.common.techniques.used import gradient_error
 
 ROUNDINGS_TO_STORE = 2
-"""The roundings of a parameter in its update: by the weight decay, and by the move."""
+"""The number of roundings of a parameter in its update: one by the weight decay, one by the move."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepOutcome:
-    """A step that was taken.
+    """The outcome of a step.
 
     Attributes:
         loss: The loss of the step.
-        after: The state after it.
+        after: The state after the step.
     """
 
     loss: float
@@ -35,7 +35,7 @@ class StepOutcome:
 
 
 def take(program: TrainingProgram, batch: Batch) -> StepOutcome:
-    """Takes a step.
+    """Takes one step.
 
     Args:
         program: The oracle, or a mutant.
@@ -52,11 +52,11 @@ def distance(
     """Returns the largest deviation of loss, moves and residuals, in multiples of what rounding explains.
 
     Args:
-        run: What was trained.
+        run: The run.
         before: The state that both steps start from.
         seen: The step of a run.
-        candidate: The step that it may have been.
-        enough: A deviation of this size is returned without a search for a larger one.
+        candidate: The step that the run may have taken.
+        enough: The search ends at a deviation of at least this size.
     """
     deviations = _deviations(run, before, seen, candidate)
     largest = next(deviations)
@@ -66,7 +66,7 @@ def distance(
 
 
 def _deviations(run: Run, before: TrainState, seen: StepOutcome, candidate: StepOutcome) -> Iterator[float]:
-    """Yields the deviations of the loss, of the weights and optimizer state of each rank, and of what is kept beside them."""
+    """Yields the deviations of the loss, of each rank's weights and optimizer state, and of everything else in the states."""
     noise, move_noise = noise_of(run)
     states = (before, seen.after, candidate.after)
     yield loss_apart(run, seen, candidate)
@@ -89,15 +89,15 @@ def loss_apart(run: Run, seen: StepOutcome, candidate: StepOutcome) -> float:
 
 
 def statistics_apart(run: Run, before: TrainState, seen: StepOutcome, candidate: StepOutcome) -> float:
-    """Returns the deviation of the running statistics, in multiples of what rounding makes of a batch's own ones.
+    """Returns the deviation of the running statistics, in multiples of what rounding makes of a batch's own statistics.
 
-    It is relative to what the batch's own statistics add to the running ones, not to the difference of the two.
+    It is relative to what the batch's statistics add to the running ones, not to the difference of the two.
 
     Args:
-        run: What was trained.
+        run: The run.
         before: The state that both steps start from.
         seen: The step of a run.
-        candidate: The step that it may have been.
+        candidate: The step that the run may have taken.
     """
     left = {name: share_left(run) * value for name, value in before.buffers.items()}
     noise, _ = noise_of(run)
@@ -105,13 +105,13 @@ def statistics_apart(run: Run, before: TrainState, seen: StepOutcome, candidate:
 
 
 def apart(run: Run, seen: Arrays, candidate: Arrays, origin: Arrays, noise: float) -> float:
-    """Returns the distance of two points in multiples of what rounding explains: a share of the move, and rounding in storage.
+    """Returns the distance of two points in multiples of what rounding explains: a share of the move, and of storage.
 
     Args:
-        run: What was trained.
-        seen: One of them, by name.
-        candidate: The other.
-        origin: Where both started.
+        run: The run.
+        seen: One point, by name.
+        candidate: The other point.
+        origin: The point from which both moved.
         noise: How far rounding may change the move, relative to its length.
     """
     stored = ROUNDINGS_TO_STORE * UNIT_ROUNDOFF[run.dtype] * _length(candidate)
@@ -129,13 +129,13 @@ def _length(arrays: Arrays) -> float:
 
 
 def _relative(seen: Arrays, candidate: Arrays, origin: Arrays) -> float:
-    """Returns the distance of two points, relative to the way from the origin to the second one."""
+    """Returns the distance of two points, relative to the distance of the second one from the origin."""
     difference, length = _length(_minus(seen, candidate)), _length(_minus(candidate, origin))
     return difference / length if length else math.inf if difference else 0.0
 
 
 def residuals_of(*states: TrainState) -> tuple[Arrays, ...]:
-    """Returns the residuals of all ranks in some states, and zeros of the same shapes; a missing residual counts as zero."""
+    """Returns the residuals of all ranks in each state, and zeros of the same shapes; a missing residual counts as zero."""
     opening = f"{RESIDUAL}/"
     kept = [
         {f"{rank}/{key}": own[key] for rank, own in enumerate(state.local) for key in own if key.startswith(opening)}

@@ -1,4 +1,4 @@
-"""Every known mistake: the mutants, and those from public issue threads, each with a cell in which it matters."""
+"""All known mistakes: the mutants, and mistakes from public issue threads, each with a cell in which it matters."""
 
 from samestep.common.reference import silent_bugs, silent_positions, silent_runs, silent_updates
 from samestep.common.reference.features.mistakes import MISTAKES as OF_FEATURES

@@ -1,7 +1,7 @@
-"""Wrong steps, each wrong in one known way: the ways in which distributed training goes wrong in practice.
+"""Wrong steps, each wrong in one known way in which distributed training goes wrong in practice.
 
-They serve twice. As a negative control: a parity check that lets one of them pass is a defect. As signatures: when a
-run is not the same step, the mutant whose step it took says why.
+They serve two purposes. As a negative control, a parity check that lets one of them pass is a defect. As a signature, the
+mutant that takes the same step as a bad run says why the run is bad.
 """
 
 import dataclasses
@@ -25,19 +25,19 @@ from samestep.common.workload.optimizers.spec import Update
 from samestep.common.workload.optimizers.table import OPTIMIZERS, mistakes_of
 
 GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
-"""The cell of mistakes that matter in any transformer."""
+"""The cell of mistakes that matter in every transformer."""
 TANH_SCALE = math.sqrt(2 / math.pi)
 
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What a mutant may know beyond the step itself.
+    """What a mutant may use beyond the step itself.
 
     Attributes:
         devices: The number of shards of the batch.
-        next_batch: The batch of the step after, if there is one.
-        last_gradients: The gradients of the step before, if there was one.
-        earlier: The state with which the step before began, if there was one.
+        next_batch: The batch of the next step, if there is one.
+        last_gradients: The gradients of the previous step, if there was one.
+        earlier: The state before the previous step, if there was one.
         first: The number of the first step of the run; above 0 if it continues another one.
     """
 
@@ -49,16 +49,16 @@ class Context:
 
 
 Apply = Callable[[TrainingProgram, Context], bool]
-"""Makes a program wrong in one way; returns False if the program cannot be wrong in this way."""
+"""A function that makes a program wrong in one way; it returns False if the program cannot be wrong in this way."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """One way to go wrong.
+    """One way in which a step can be wrong.
 
     Attributes:
-        name: Short and unique.
-        sentence: What it means; `{devices}` stands for their number.
+        name: A short, unique name.
+        sentence: What is wrong, as a clause; `{devices}` stands for the number of devices.
         apply: Makes a program wrong in this way.
         cell: A workload with features and techniques in which it matters; "" if it matters in any.
     """
@@ -74,18 +74,18 @@ def in_cell(cell: str, sentences: Mapping[str, str], **apply: Apply) -> tuple[Mu
 
     Args:
         cell: As in `Mutant`.
-        sentences: Their sentences by name. A mistake that records of scripts show as well has its sentence there.
-        apply: Name -> as in `Mutant`.
+        sentences: Name -> sentence. A mistake that records of scripts can show as well has its sentence in the table of mistakes.
+        apply: Name -> the function that makes a program wrong, as in `Mutant`.
     """
     return tuple(Mutant(name, sentences.get(name) or of_step(name), each, cell) for name, each in apply.items())
 
 
 def mistakes_below(package: str, path: Iterable[str]) -> tuple[Mutant, ...]:
-    """Returns the mistakes of all modules of a package, in the order of their names.
+    """Returns the mistakes of all modules of a package, in alphabetical order of the modules.
 
     Args:
         package: The name of the package.
-        path: Where its modules are.
+        path: The directories of its modules.
     """
     names = sorted(each.name for each in pkgutil.iter_modules(path))
     return tuple(itertools.chain(*(importlib.import_module(f"{package}.{name}").MISTAKES for name in names)))
@@ -98,12 +98,12 @@ def _scaled(factor: Callable[[int], float], program: TrainingProgram, context: C
 
 
 def weigh_shards(weight: Callable[[int, int], float], program: TrainingProgram, context: Context) -> bool:
-    """Makes the gradient a sum over the shards' means with wrong weights, each of which should be 1/N; the loss is right.
+    """Replaces the gradient by a weighted sum of the shards' means, with wrong weights instead of 1/N; the loss is right.
 
     Args:
-        weight: (shard, number of shards) -> N times its weight.
+        weight: (shard, number of shards) -> N times the shard's weight.
         program: The program to be made wrong.
-        context: What it may use.
+        context: Gives the number of shards.
     """
     weights = [weight(shard, context.devices) for shard in range(context.devices)]
     weigh_parts(program, lambda batch: weights)

@@ -1,4 +1,4 @@
-"""Local steps in NumPy: a program for each rank, and the outer step that all of them take together."""
+"""Local steps in NumPy: a program for each rank, and the outer step that all ranks take together."""
 
 import dataclasses
 from collections.abc import Callable
@@ -28,8 +28,8 @@ class RankPrograms:
         ranks: The programs, in order.
         shared: The weights with which the current period began.
         momentum: The running sum of the outer steps.
-        outer: Computes the outer step, as `Periods.statement`.
-        techniques: Those of the run.
+        outer: Computes the outer step, like `Periods.statement`.
+        techniques: The techniques of the run.
     """
 
     def __init__(self, run: Run, periods: Periods, make: "Make", start: TrainState | None) -> None:
@@ -48,7 +48,7 @@ class RankPrograms:
         self.momentum = {n: np.zeros_like(v) for n, v in self.shared.items()} | copied(kept(state, OUTER))
 
     def step(self, batch: Batch, number: int) -> float:
-        """Has each rank take a step on its shard, and all of them the outer step if the period ends with it.
+        """Takes a step of each rank on its shard, and the outer step of all ranks if a period ends with it.
 
         Args:
             batch: The global batch.
@@ -64,7 +64,7 @@ class RankPrograms:
         return float(np.mean([rank.losses() for rank in self.ranks]))
 
     def ends_period(self, number: int) -> bool:
-        """Returns whether a period ends with a step, counted from 1."""
+        """Returns whether a period ends with a step; steps are counted from 1."""
         return number % self.techniques.steps_of_period == 0
 
     def meet(self) -> None:
@@ -75,14 +75,14 @@ class RankPrograms:
             rank.params = copied(self.shared)
 
     def gradients(self, batch: Batch) -> tuple[float, Arrays]:
-        """Computes the means over the ranks of their losses and gradients on a batch."""
+        """Computes the means, over the ranks, of their losses and of their gradients on a batch."""
         found = [rank.gradients(batch.part(place, len(self.ranks))) for place, rank in enumerate(self.ranks)]
         followed = [transform(gradients, self.techniques) for _, gradients in found]
         mean = {name: sum(each[name] for each in followed) / len(followed) for name in followed[0]}
         return float(np.mean([loss for loss, _ in found])), mean  # pyrefly: ignore[bad-return]
 
     def state(self) -> TrainState:
-        """Returns the means over the ranks, and the local state of each."""
+        """Returns the mean state of the ranks, with the local state of each rank."""
         states = [rank.state() for rank in self.ranks]
         local = pack(states, copied(self.shared), copied(self.momentum))
         return averaged(dataclasses.replace(states[0], local=local))
@@ -95,19 +95,19 @@ class RankPrograms:
 
 
 def rank_programs(run: Run, make: "Make", start: TrainState | None) -> RankPrograms | None:
-    """Makes the programs of the ranks of a run with local steps; None for any other run.
+    """Makes the programs of the ranks of a run with local steps; returns None for any other run.
 
     Args:
-        run: What is trained.
+        run: The run.
         make: Makes the program of a rank.
-        start: As in `TrainingProgram`.
+        start: The state to continue from, as in `TrainingProgram`.
     """
     periods = periods_of(run.techniques)
     return None if periods is None else RankPrograms(run, periods, make, start)
 
 
 def _own(state: TrainState, place: int) -> TrainState:
-    """Returns the state that a rank goes on from."""
+    """Returns the state from which a rank continues."""
     return dataclasses.replace(of_rank(state, place), local=())
 
 

@@ -1,4 +1,4 @@
-"""The activities of the oracle, which has no profiler: it computes whenever it does not gather a batch."""
+"""Records the activities of the oracle. It has no profiler, and computes whenever it does not gather a batch."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,12 +9,12 @@ from samestep.common.timeline import Activity
 
 
 def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) -> list[Activity]:
-    """Takes steps and records them; see `Record`. There is no profile to keep."""
+    """Takes steps and records them, as specified by `Record`. There is no profile to keep."""
     start = time.time_ns()
     take()
     return [Activity(0, "compute", "step", start, time.time_ns())]
 
 
 def step_parts(take: Callable[[], AccountedSteps]) -> StepParts:
-    """Takes steps and finds their parts; see `SplitSteps`. NumPy's operators and the Python between them are one part."""
+    """Takes steps and finds their parts, as specified by `SplitSteps`. NumPy and the Python code around it are one part."""
     return take().parts_by_threads()

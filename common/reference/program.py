@@ -20,14 +20,14 @@ from samestep.common.workload.optimizers.spec import OptimizerSpec, Update, of_d
 
 
 class TrainingProgram:
-    """The program of one process, which sends nothing and against which every other program is judged."""
+    """The oracle's program: a single process that sends nothing, and against which every other program is judged."""
 
     def __init__(self, run: Run, start: TrainState | None = None) -> None:
         """Builds the model.
 
         Args:
-            run: What is trained.
-            start: The state to copy and go on from; without one, the weights are drawn and step 0 comes next.
+            run: The run.
+            start: The state to copy and continue from; without one, the weights are drawn and step 0 comes next.
         """
         self.hardware = Hardware(note="one core")
         self.context = StepContext()
@@ -53,11 +53,11 @@ class TrainingProgram:
 
     @property
     def programs(self) -> "list[TrainingProgram]":
-        """The programs that take the steps: those of the ranks with local steps, otherwise this one."""
+        """The programs that take the steps: those of the ranks if there are local steps, otherwise this one."""
         return self.together.ranks if self.together else [self]
 
     def step(self, batch: Batch) -> None:
-        """Takes every micro-batch forward and backward, updates running statistics, clips and updates; or has the ranks do so."""
+        """Computes the gradients of all micro-batches, and updates statistics and parameters; or has the ranks take the step."""
         if self.together:
             self._step += 1
             self._losses.append(self.together.step(batch, self._step))
@@ -70,7 +70,7 @@ class TrainingProgram:
         self.apply(gradients)
 
     def gradients(self, batch: Batch) -> tuple[float, Arrays]:
-        """Computes the global mean loss and its gradients, over all micro-batches; a technique may exchange them."""
+        """Computes the global mean loss and its gradients over all micro-batches; a technique may exchange the gradients."""
         if self.together:
             return self.together.gradients(batch)
         held = self.params | self.buffers
@@ -81,7 +81,7 @@ class TrainingProgram:
         return loss, gradients
 
     def keep_statistics(self) -> None:
-        """Updates the buffers with the statistics that the layers saw in the step."""
+        """Updates the running statistics with those that the layers noted in the step."""
         move_buffers(self.buffers, self.context.statistics, self.run)
 
     def apply(self, gradients: Arrays) -> None:
@@ -95,7 +95,7 @@ class TrainingProgram:
             self.update(update, self._step - self._skipped, value, gradients[name], slots)
 
     def optimizer_at(self, step: int) -> OptimizerSpec:
-        """Returns the optimizer with the learning rate of a step, counted from 1."""
+        """Returns the optimizer with the learning rate of a step; steps are counted from 1."""
         return at_step(self.optimizer, self.techniques, step)
 
     def losses(self) -> list[float]:
@@ -104,15 +104,15 @@ class TrainingProgram:
         return taken
 
     def agree(self, value: float) -> float:
-        """Returns the value: there is one process."""
+        """Returns the value, as there is only one process."""
         return value
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Computes logits."""
+        """Computes the logits of inputs."""
         return self.model.forward(self.params | self.buffers, inputs)[0]
 
     def state(self) -> TrainState:
-        """Copies parameters, optimizer state, buffers, and the local state of each device."""
+        """Copies the parameters, the optimizer state, the buffers, and the local state of each device."""
         if self.together:
             return self.together.state()
         slots = {slot: copied(arrays) for slot, arrays in self.slots.items()}
@@ -120,7 +120,7 @@ class TrainingProgram:
         return TrainState(self._step, copied(self.params), slots, copied(self.buffers), local, self._skipped)
 
     def shards(self) -> None:
-        """Returns None: one process has the whole state."""
+        """Returns None, as one process holds the whole state."""
 
     def restore(self, state: TrainState) -> None:
         """Copies everything that `state` returns, into float64."""
@@ -136,11 +136,11 @@ class TrainingProgram:
         self.local = tuple(map(copied, state.local))
 
     def observe(self, batch: Batch) -> None:
-        """Takes one more step."""
+        """Takes one more step; there is nothing else to measure."""
         self.step(batch)
 
     def sends(self) -> tuple[Send, ...]:
-        """Returns nothing: there is no one to send anything to."""
+        """Returns an empty tuple, as there is only one process."""
         return ()
 
     def footprint(self) -> tuple[Footprint, ...]:
@@ -151,16 +151,16 @@ class TrainingProgram:
         return (Footprint.uniform("cpu", params, sum(value.nbytes for value in slots), "tensors", dtypes),)
 
     def measures(self) -> dict[str, float]:
-        """Returns nothing: the oracle has no quantities of its own."""
+        """Returns an empty dict, as the oracle has no measures."""
         return {}
 
     def sync(self) -> None:
-        """Returns at once: NumPy never runs ahead."""
+        """Returns at once, as NumPy computes synchronously."""
 
     def close(self) -> None:
-        """Does nothing: there is no group to leave."""
+        """Does nothing, as there is no group to leave."""
 
 
 def num_compilations() -> int:
-    """Returns how many functions this process has compiled so far: NumPy compiles none."""
+    """Returns the number of functions that this process has compiled: NumPy compiles none."""
     return 0

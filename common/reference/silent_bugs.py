@@ -1,6 +1,6 @@
-"""Mistakes from public issue threads that raised no error, as mutants; `docs/silent-bugs.md` says where each happened.
+"""Mistakes from public issue threads that raised no error, as mutants; `docs/silent-bugs.md` links to the threads.
 
-Each names the cell in which it makes a difference. Like all mutants, each acts on a single step.
+Each mistake names the cell in which it makes a difference. Like all mutants, each acts on a single step.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ _TIED, _IGNORED, _STEPS = f"{GPT}+tied=true", f"{GPT}+ignored=0.5", f"{GPT}+accu
 
 
 def weigh_microbatches(weight: Callable[[int, int], float], program: TrainingProgram, context: Context) -> bool:
-    """Weighs the micro-batches of each shard wrongly; the loss is right.
+    """Makes a program weight the micro-batches of each shard wrongly; the loss is right.
 
     Args:
-        weight: (micro-batch, number of micro-batches) -> its weight, 1 in the right step.
+        weight: (micro-batch, number of micro-batches) -> its weight, which is 1 in a correct step.
         program: The program to be made wrong.
-        context: Ignored: a pipeline has fewer shards than devices.
+        context: Ignored, because a pipeline has fewer shards than devices.
     """
     steps = program.run.microbatches
     weights = [weight(micro, steps) for micro in range(steps)] * program.run.mesh.replicas
@@ -35,11 +35,11 @@ def weigh_microbatches(weight: Callable[[int, int], float], program: TrainingPro
 
 
 def mean_of_means(program: TrainingProgram, context: Context) -> bool:
-    """Divides each micro-batch of each shard by its own targets.
+    """Makes a program divide each micro-batch of each shard by its own number of targets.
 
     Args:
         program: The program to be made wrong.
-        context: Ignored: a pipeline has fewer shards than devices.
+        context: Ignored, because a pipeline has fewer shards than devices.
     """
     count = program.run.mesh.replicas * program.run.microbatches
 
@@ -51,7 +51,7 @@ def mean_of_means(program: TrainingProgram, context: Context) -> bool:
 
 
 def times_targets(program: TrainingProgram, context: Context) -> bool:
-    """Takes the sum over all targets instead of their mean; the loss is right.
+    """Makes a program use the sum over all targets instead of their mean; the loss is right.
 
     Args:
         program: The program to be made wrong.
@@ -62,7 +62,7 @@ def times_targets(program: TrainingProgram, context: Context) -> bool:
 
 
 def count_ignored(program: TrainingProgram, context: Context) -> bool:
-    """Divides by the number of all targets, including those that do not count.
+    """Makes a program divide by the number of all targets, including those that do not count.
 
     Args:
         program: The program to be made wrong.
@@ -78,12 +78,12 @@ def count_ignored(program: TrainingProgram, context: Context) -> bool:
 
 
 def report_loss(loss_of: Callable[[Sequence[float]], float], program: TrainingProgram, context: Context) -> bool:
-    """Reports another loss; the step is right.
+    """Makes a program report another loss; the step is right.
 
     Args:
-        loss_of: Computes the reported loss from those of the shards.
+        loss_of: Computes the reported loss from the losses of the shards.
         program: The program to be made wrong.
-        context: Has the number of shards.
+        context: Gives the number of shards.
     """
     count = context.devices
     change_gradients(
@@ -93,11 +93,11 @@ def report_loss(loss_of: Callable[[Sequence[float]], float], program: TrainingPr
 
 
 def partial_on_replicated(program: TrainingProgram, context: Context) -> bool:
-    """Leaves the gradients of norms and biases as the first shard's part.
+    """Leaves the gradients of norms and biases as the part of the first shard.
 
     Args:
         program: The program to be made wrong.
-        context: Has the number of shards.
+        context: Gives the number of shards.
     """
     params, count = program.run.workload.model.params(), context.devices
 
@@ -110,7 +110,7 @@ def partial_on_replicated(program: TrainingProgram, context: Context) -> bool:
 
 
 def identity_log_softmax_gradient(program: TrainingProgram, context: Context) -> bool:
-    """Passes on the gradient of the log-probabilities as that of the logits: the softmax's part is missing.
+    """Uses the gradient of the log-probabilities as that of the logits: the softmax's part is missing.
 
     Args:
         program: The program to be made wrong.
@@ -129,7 +129,7 @@ def identity_log_softmax_gradient(program: TrainingProgram, context: Context) ->
 
 
 def tied_halves(lookups: float, head: float, program: TrainingProgram, context: Context) -> bool:
-    """Weighs the two halves of a tied table's gradient wrongly.
+    """Makes a program weight the two halves of a tied table's gradient wrongly.
 
     Args:
         lookups: The weight of the embedding's half.

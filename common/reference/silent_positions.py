@@ -1,4 +1,4 @@
-"""Mistakes where examples are cut by positions and each part is taken for a whole example, as mutants."""
+"""Mistakes with examples that are split by positions, where each part is taken for a whole example, as mutants."""
 
 import dataclasses
 
@@ -13,11 +13,11 @@ from samestep.common.workload.models.spec import IGNORED, ignores_targets
 
 
 def local_positions(program: TrainingProgram, context: Context) -> bool:
-    """Numbers positions from 0 in each part.
+    """Makes a program number positions from 0 in each part.
 
     Args:
         program: The program to be made wrong.
-        context: Has the number of parts.
+        context: Gives the number of parts.
     """
     found, devices = [*layers_of(program, Embedding), *layers_of(program, Attention)], context.devices
     if not found or devices == 1 or program.run.workload.model.inputs().shape[0] % devices:
@@ -28,11 +28,11 @@ def local_positions(program: TrainingProgram, context: Context) -> bool:
 
 
 def local_attention(program: TrainingProgram, context: Context) -> bool:
-    """Lets positions see only those of their own part.
+    """Makes positions see only those of their own part.
 
     Args:
         program: The program to be made wrong.
-        context: Has the number of parts.
+        context: Gives the number of parts.
     """
     found, devices = layers_of(program, Attention), context.devices
 
@@ -46,11 +46,11 @@ def local_attention(program: TrainingProgram, context: Context) -> bool:
 
 
 def shifted_in_parts(program: TrainingProgram, context: Context) -> bool:
-    """Shifts targets within each part, so the last position of each part but the last one has no target.
+    """Makes a program shift targets within each part, so each part but the last lacks the target of its last position.
 
     Args:
         program: The program to be made wrong.
-        context: Has the number of parts.
+        context: Gives the number of parts.
     """
     model, devices = program.run.workload.model, context.devices
     has_positions = bool(layers_of(program, Attention))

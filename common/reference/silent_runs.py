@@ -9,7 +9,7 @@ from samestep.common.reference.wrong_steps import train_on
 
 
 def same_order_each_epoch(program: TrainingProgram, context: Context) -> bool:
-    """Takes the examples in the order of the first epoch in every epoch.
+    """Makes a program take the examples of every epoch in the order of the first epoch.
 
     Args:
         program: The program to be made wrong.
@@ -20,18 +20,18 @@ def same_order_each_epoch(program: TrainingProgram, context: Context) -> bool:
 
 
 def position_lost(program: TrainingProgram, context: Context) -> bool:
-    """Takes the examples from the beginning, although the run continues another one.
+    """Makes a program start the data from the beginning, although the run continues another one.
 
     Args:
         program: The program to be made wrong.
-        context: Holds the first step of the run.
+        context: Gives the first step of the run.
     """
     train_on(program, lambda batch: _at(program, batch, batch.step - context.first))
     return context.first > 0
 
 
 def _at(program: TrainingProgram, batch: Batch, step: int) -> Batch:
-    """Returns the same step on the examples of another one."""
+    """Returns a batch of the same step with the examples of another step."""
     other = next(batches(batch.inputs, batch.targets, len(batch.indices), program.run.seed, step))
     return dataclasses.replace(batch, indices=other.indices)
 

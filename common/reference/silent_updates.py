@@ -1,4 +1,4 @@
-"""Mistakes of an update or of a resumed run that raised no error, as mutants."""
+"""Mistakes in an update, in its data or in a resumed run that raised no error, as mutants."""
 
 import dataclasses
 
@@ -12,11 +12,11 @@ from samestep.common.reference.wrong_steps import train_on
 
 
 def same_data_on_every_worker(program: TrainingProgram, context: Context) -> bool:
-    """Gives every shard the examples of the first one.
+    """Gives every shard the examples of the first shard.
 
     Args:
         program: The program to be made wrong.
-        context: Has the number of shards.
+        context: Gives the number of shards.
     """
     count = context.devices
     train_on(program, lambda batch: _taking(batch, np.tile(batch.indices[: len(batch.indices) // count], count)))
@@ -24,7 +24,7 @@ def same_data_on_every_worker(program: TrainingProgram, context: Context) -> boo
 
 
 def padded_sample_twice(program: TrainingProgram, context: Context) -> bool:
-    """Takes the first example once more, in place of the last.
+    """Replaces the last example by the first one.
 
     Args:
         program: The program to be made wrong.
@@ -39,7 +39,7 @@ def _taking(batch: Batch, indices: np.ndarray) -> Batch:
 
 
 def optimizer_state_lost(program: TrainingProgram, context: Context) -> bool:
-    """Begins the step with an optimizer state of zeros.
+    """Makes the step begin with an optimizer state of zeros.
 
     Args:
         program: The program to be made wrong.
@@ -58,7 +58,7 @@ def optimizer_state_lost(program: TrainingProgram, context: Context) -> bool:
 
 
 def step_count_lost(program: TrainingProgram, context: Context) -> bool:
-    """Corrects the bias of the moments as in the first step.
+    """Makes the optimizer correct the bias of its moments as in the first step.
 
     Args:
         program: The program to be made wrong.
@@ -70,11 +70,11 @@ def step_count_lost(program: TrainingProgram, context: Context) -> bool:
 
 
 def schedule_runs_n_times(program: TrainingProgram, context: Context) -> bool:
-    """Uses the learning rate that the schedule has after N times as many steps.
+    """Makes a program use the learning rate that the schedule has after N times as many steps.
 
     Args:
         program: The program to be made wrong.
-        context: Has the number of shards.
+        context: Gives the number of shards.
     """
     right, count = program.optimizer_at, context.devices
     program.optimizer_at = lambda step: right(step * count)

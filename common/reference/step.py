@@ -1,4 +1,4 @@
-"""The core of the oracle's step, over micro-batches and techniques; each mirror has its counterpart."""
+"""The core of the oracle's step: micro-batches and techniques. Each mirror has a counterpart."""
 
 from samestep.common.batch import WHOLE, Batch
 from samestep.common.program import Arrays
@@ -13,23 +13,23 @@ from samestep.common.techniques.used import used
 def accumulate(
     model: Layer, context: StepContext, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int
 ) -> tuple[float, Arrays]:
-    """Takes every micro-batch forward and backward; losses and gradients add up.
+    """Computes and adds up the losses and gradients of all micro-batches.
 
     Args:
         model: The model.
         context: The step context that the model was built with.
-        loss: Summed over every target it is given.
+        loss: Sums the loss over all targets that it is given.
         params: The model's parameters and buffers.
         batch: The global batch.
-        run: What is trained.
-        examples: As in `StepContext`.
+        run: The run.
+        examples: The number of examples behind each statistic, as in `StepContext`.
 
     Returns:
-        The mean loss over every target of the batch, and its gradients.
+        The mean loss over all targets of the batch, and its gradients.
     """
     total_loss = 0.0
     total: Arrays = {}
-    count = batch.num_targets or 1  # a part of a batch may have none that count
+    count = batch.num_targets or 1  # a part of a batch may have no targets that count
     steps = run.passes
     context.examples = examples
     for micro in range(steps):
@@ -49,7 +49,7 @@ def accumulate(
 def shard_gradients(
     model: Layer, context: StepContext, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int
 ) -> tuple[float, list[Arrays]]:
-    """Computes the loss, and the part of each device's shard in its gradients; the arguments are those of `accumulate`."""
+    """Computes the loss, and each device's share of the gradients; the arguments are those of `accumulate`."""
     total, shards = 0.0, []
     for device in range(run.num_devices):
         part = batch.part(device, run.num_devices)
@@ -64,7 +64,7 @@ def transform(gradients: Arrays, techniques: Techniques) -> Arrays:
     """Applies the techniques that change the gradient of the whole batch.
 
     Args:
-        gradients: The gradients of every parameter.
+        gradients: The gradients of all parameters.
         techniques: The techniques of the run.
     """
     for each in used(techniques):

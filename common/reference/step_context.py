@@ -1,11 +1,11 @@
-"""What a pass needs to know about the whole batch, held by the model that was built with it and set before each pass."""
+"""What a pass needs to know about the whole batch. The model is built with it, and it is set before each pass."""
 
 import dataclasses
 
 import numpy as np
 
 Statistics = tuple[np.ndarray, np.ndarray]
-"""Mean and unbiased variance of each channel."""
+"""The mean and the unbiased variance of each channel."""
 
 
 @dataclasses.dataclass
@@ -15,7 +15,7 @@ class Ties:
     Attributes:
         width: The largest relative difference in probability between the last expert that such a token takes and the next one.
         turned: The tokens that take the next expert instead.
-        found: Each token, by the number of its router's call in the step and its place.
+        found: The tokens, each as the number of its router's call in the step and its place in that call.
     """
 
     width: float
@@ -24,12 +24,12 @@ class Ties:
     _calls: int = 0
 
     def choose(self, probabilities: np.ndarray, likeliest: np.ndarray, top_k: int) -> np.ndarray:
-        """Returns the experts that each token takes: [N, top_k].
+        """Returns the experts that each token takes, [N, top_k].
 
         Args:
-            probabilities: [N, E].
-            likeliest: [N, E], the numbers of the experts, the likeliest first.
-            top_k: How many experts a token takes.
+            probabilities: The probability of each expert, [N, E].
+            likeliest: The numbers of the experts, the likeliest first, [N, E].
+            top_k: The number of experts that a token takes.
         """
         chosen, self._calls = likeliest[:, :top_k].copy(), self._calls + 1
         if top_k < likeliest.shape[1]:
@@ -43,15 +43,15 @@ class Ties:
 
 @dataclasses.dataclass
 class StepContext:
-    """The current micro-batch, as a part of its step.
+    """The current micro-batch as a part of its step.
 
     Attributes:
         keys: The key of each example, which decides what dropout keeps; None in evaluation.
-        examples: The number of neighbouring examples from which a batch normalization computes its statistics; 0 if it uses the
+        examples: The number of consecutive examples from which a batch normalization computes its statistics; 0 if it uses the
             running ones, as in evaluation.
         added: What layers add to the mean loss of this pass.
-        statistics: For each batch normalization, what it saw in this step, in the order of the examples.
-        ties: Notes the tokens that lie between two experts; None if that is not needed.
+        statistics: For each batch normalization, its statistics in this step, in the order of the examples.
+        ties: Notes the tokens that lie between two experts; None if they are not needed.
     """
 
     keys: np.ndarray | None = None
@@ -61,11 +61,11 @@ class StepContext:
     ties: Ties | None = None
 
     def note(self, name: str, means: np.ndarray, variances: np.ndarray) -> None:
-        """Notes what a batch normalization saw.
+        """Notes the statistics of a batch normalization.
 
         Args:
-            name: Its path.
-            means: [parts, channels].
-            variances: [parts, channels], unbiased.
+            name: The path of the layer.
+            means: The means, [parts, channels].
+            variances: The unbiased variances, [parts, channels].
         """
         self.statistics.setdefault(name, []).extend(zip(means, variances, strict=True))

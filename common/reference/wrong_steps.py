@@ -1,4 +1,4 @@
-"""How mutants make a program wrong: by its gradients, by the weights of parts of its batch, by its batches or by its layers."""
+"""The ways in which mutants make a program wrong: by its gradients, the weights of parts of a batch, its batches or layers."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -12,16 +12,16 @@ from samestep.common.reference.step import accumulate
 from samestep.common.techniques import Techniques
 
 Part = tuple[float, Arrays]
-"""The loss of a part of the batch and its gradients, each divided by the targets of the GLOBAL batch."""
+"""The loss and the gradients of a part of the batch, both divided by the number of targets in the GLOBAL batch."""
 T = TypeVar("T")
 
 
 def change_gradients(program: TrainingProgram, change: Callable[[Batch, float, Arrays], Part]) -> None:
-    """Makes a program continue with wrong gradients, or report a wrong loss.
+    """Makes a program use wrong gradients, or report a wrong loss.
 
     Args:
         program: The program to be made wrong.
-        change: (batch, right loss, right gradients) -> loss and gradients.
+        change: (batch, right loss, right gradients) -> the loss and the gradients to use.
     """
     right = program.gradients
     program.gradients = lambda batch: change(batch, *right(batch))
@@ -41,7 +41,7 @@ def train_on(program: TrainingProgram, batch_of: Callable[[Batch], Batch]) -> No
 def weigh_parts(
     program: TrainingProgram, weights_of: Callable[[Batch], Sequence[float]], on_loss: bool = False
 ) -> None:
-    """Makes a program weight contiguous equal parts of its batch; each weight is 1 in the right step.
+    """Makes a program weight contiguous equal parts of its batch, where each weight is 1 in a correct step.
 
     Args:
         program: The program to be made wrong.
@@ -59,12 +59,12 @@ def weigh_parts(
 
 
 def parts_of(program: TrainingProgram, batch: Batch, count: int) -> list[Part]:
-    """Takes each of several contiguous parts of a batch forward and backward.
+    """Returns the losses and gradients of contiguous equal parts of a batch.
 
     Args:
-        program: The program with the weights.
+        program: The program whose weights are used.
         batch: The global batch.
-        count: The number of equal parts.
+        count: The number of parts.
     """
     plain = dataclasses.replace(program.run, techniques=Techniques())
     trained = program.model, program.context, program.loss, program.params | program.buffers
@@ -78,12 +78,12 @@ def parts_of(program: TrainingProgram, batch: Batch, count: int) -> list[Part]:
 
 
 def combine(program: TrainingProgram, parts: Sequence[Part], weights: Sequence[float]) -> Arrays:
-    """Adds up the gradients of parts, and exchanges the sums of each device as the program does.
+    """Adds up the gradients of parts, and exchanges the sum of each device as the program does.
 
     Args:
-        program: The program, whose run says how many devices there are.
-        parts: The parts, in order, as many for each device.
-        weights: The weights of each part; all are 1 in the right step.
+        program: The program, whose run gives the number of devices.
+        parts: The parts, in order; every device has the same number of parts.
+        weights: The weight of each part, which is 1 in a correct step.
     """
     scaled = [times(values, weight) for weight, (_, values) in zip(weights, parts, strict=True)]
     if program.exchange is None:
@@ -95,10 +95,10 @@ def combine(program: TrainingProgram, parts: Sequence[Part], weights: Sequence[f
 
 
 def times(gradients: Arrays, factor: float) -> Arrays:
-    """Returns gradients times a factor.
+    """Returns gradients multiplied by a factor.
 
     Args:
-        gradients: By name.
+        gradients: The gradients, by name.
         factor: The factor.
     """
     return {name: gradient * factor for name, gradient in gradients.items()}
@@ -109,10 +109,10 @@ def _added(parts: Sequence[Arrays]) -> Arrays:
 
 
 def layers_of(program: TrainingProgram, kind: type[T]) -> list[T]:
-    """Returns the layers of one kind that a program has.
+    """Returns the layers of a class in a program's model.
 
     Args:
         program: The program.
-        kind: Their class.
+        kind: The class of the layers.
     """
     return [layer for layer in layers_below(program.model) if isinstance(layer, kind)]

@@ -1,1 +1,1 @@
-"""The step log: the steps of a run, in one record by which everything is judged."""
+"""The step log: one record of a run's steps, from which everything is judged."""

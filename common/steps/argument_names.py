@@ -1,21 +1,21 @@
-"""The names of the arguments of a call that hold examples: keywords, positions, and places in lists and mappings."""
+"""The names of the arguments that hold the examples of a call: keywords, positions, and places in lists and mappings."""
 
 from collections.abc import Mapping, Sequence
 
 MASKS = "attention_mask", "padding_mask"
 """The names that models give to the argument that hides padding."""
 WHOLE = ":"
-"""The end of the name of an argument that has no row for each example, such as the edges of a graph: one hash for each call."""
+"""The suffix of an argument that does not have a row for each example, such as the edges of a graph: it has a hash per call."""
 MOST_IN_WHOLE = 2**20
-"""The most numbers of such an argument: to hash a larger mask would cost more than it tells."""
+"""The largest number of elements in such an argument: hashing a larger mask would cost more than it tells."""
 
 
 def names_of(kinds: type | tuple[type, ...], arguments: Sequence[object], keywords: Mapping[str, object]) -> list[str]:
-    """Returns the names of the tensors of a call, those of mappings and keywords in the order of their names.
+    """Returns the names of the tensors of a call; those in mappings and keywords are sorted by name.
 
     Args:
         kinds: The classes of tensors.
-        arguments: The arguments; if there is a single one that is a mapping, its keys are the names.
+        arguments: The positional arguments; if there is only one, and it is a mapping, its keys are the names.
         keywords: The keywords.
     """
     is_batch = len(arguments) == 1 and not isinstance(arguments[0], kinds)
@@ -24,7 +24,7 @@ def names_of(kinds: type | tuple[type, ...], arguments: Sequence[object], keywor
 
 
 def called(name: str) -> str:
-    """Returns how a message calls an argument.
+    """Returns the name of an argument for messages.
 
     Args:
         name: A keyword or a key, or a position.
@@ -33,10 +33,10 @@ def called(name: str) -> str:
 
 
 def padding_named(arguments: Sequence[object], keywords: Mapping[str, object]) -> tuple[list[object], object]:
-    """Returns the padding mask that a call names, keywords first, and its position ids; None if it names none.
+    """Returns the padding masks that a call names, keywords first, and its position ids, which are None if it names none.
 
     Args:
-        arguments: The arguments; a mapping among them names its parts.
+        arguments: The positional arguments; a mapping among them names its parts.
         keywords: The keywords.
     """
     named = [keywords, *(each for each in arguments if isinstance(each, Mapping))]

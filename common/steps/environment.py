@@ -1,4 +1,4 @@
-"""What surrounds a script and affects its numbers: package versions, environment variables, and the source of its program."""
+"""What affects the numbers of a script from outside: package versions, environment variables, and the source of its program."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ DECIDING = (
 
 
 def versions() -> Mapping[str, str]:
-    """Returns the versions of Python and of the packages that are installed."""
+    """Returns the versions of Python and of the installed packages that affect numbers."""
     found = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in _PACKAGES:
         try:
@@ -36,12 +36,12 @@ def versions() -> Mapping[str, str]:
 
 
 def environment() -> Mapping[str, str]:
-    """Returns the variables that are set."""
+    """Returns the environment variables that affect numbers and are set."""
     return {name: os.environ[name] for name in DECIDING if name in os.environ}
 
 
 def input_file() -> str:
-    """Returns an identification of the file that is the standard input of this process; "" if it has none."""
+    """Returns an identification of the file behind the standard input of this process; "" if there is none."""
     try:
         status = os.fstat(0)
     except OSError:

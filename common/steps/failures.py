@@ -1,4 +1,4 @@
-"""What ends a record before its script: an error in a hook, or one that the script's own signal handler raises meanwhile."""
+"""What ends a record before its script: an error in a hook, or one that the script's own signal handler raises during a hook."""
 
 import functools
 import os
@@ -9,7 +9,7 @@ from typing import IO
 
 
 def is_of_script(error: BaseException) -> bool:
-    """Returns whether an error that ended a hook is the script's, such as Ctrl-C, or a timeout that its handler raises."""
+    """Returns whether an error that ended a hook is the script's, such as Ctrl-C or a timeout that its signal handler raises."""
     if not isinstance(error, Exception):
         return True
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
@@ -33,7 +33,7 @@ def spell_failure(error: BaseException) -> str:
 
 
 def spell_taken(path: Path) -> str:
-    """Says why a process cannot create a file of this name in a record; "" if it can."""
+    """Returns why a process cannot create a file of this name in a record; "" if it can."""
     if path.exists():
         others = f"another process wrote {path.name}; process {os.getpid()} was not recorded"
         return f"{others}. If the command trains several times, record each training alone."
@@ -41,11 +41,11 @@ def spell_taken(path: Path) -> str:
 
 
 def spell_removed(folder: Path, file: IO[bytes] | None = None) -> str:
-    """Says that a record is gone, for example because the script cleans its folder of runs; "" if it is still there.
+    """Returns a message that a record is gone, e.g. because the script cleans its folder of runs; "" if it is still there.
 
     Args:
-        folder: The record.
-        file: The file of it that this process writes.
+        folder: The directory of the record.
+        file: The file in it that this process writes.
     """
     if folder.is_dir() and (file is None or file.closed or os.fstat(file.fileno()).st_nlink):
         return ""
@@ -56,7 +56,7 @@ def spell_removed(folder: Path, file: IO[bytes] | None = None) -> str:
 
 
 def _code_of(handler: object) -> CodeType | None:
-    """Returns the code that a handler runs; None if it is none of Python."""
+    """Returns the code that a handler runs; None if it is not Python code."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     if not callable(handler):

@@ -1,4 +1,4 @@
-"""The frames of an append-only file: lengths, a checksum, a JSON object and an array."""
+"""The frames of an append-only file: lengths, checksums, a JSON object and an array."""
 
 import json
 import os
@@ -11,20 +11,20 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, parse_json
 
 LENGTHS, CHECKSUMS, _CHECKSUM = struct.Struct("<4sII"), struct.Struct("<II"), struct.Struct("<I")
-"""The start of a frame: its kind, the bytes of the JSON object and of the array; then the CRC-32 of that, and of both."""
+"""The start of a frame: its kind, the bytes of the JSON object and of the array; then the CRC-32 of these, and of both parts."""
 STEP, ADDED = b"step", b"more"
-"""The kinds of frames: the header or a step, and tensors that were added to the header later."""
+"""The kinds of frames: STEP for the header or a step, ADDED for tensors that were added to the header later."""
 MOST_FRAME_BYTES = 2**30
-"""The most bytes of the array of one frame: ten million tensors."""
+"""The largest number of bytes in the array of a frame: ten million tensors."""
 Start = tuple[bytes, bytes, int]
-"""The lengths with their checksum, the JSON object, and its checksum."""
+"""The start of a frame: the lengths with their checksum, the JSON object, and its checksum."""
 
 
 def frame_of(values: Mapping[str, object], array: bytes, kind: bytes = STEP) -> bytes:
     """Returns a frame.
 
     Args:
-        values: The JSON object. Dataclasses in it are spelled as objects.
+        values: The JSON object. Dataclasses in it are written as objects.
         array: The bytes of the array.
         kind: STEP or ADDED.
     """
@@ -32,11 +32,11 @@ def frame_of(values: Mapping[str, object], array: bytes, kind: bytes = STEP) -> 
 
 
 def start_of(values: str, size: int, kind: bytes = STEP) -> Start:
-    """Returns the start of a frame.
+    """Returns the start of a frame, which does not depend on the content of the array.
 
     Args:
-        values: The JSON object, spelled.
-        size: The bytes of the array.
+        values: The JSON object, as text.
+        size: The number of bytes in the array.
         kind: STEP or ADDED.
     """
     text = values.encode()
@@ -45,7 +45,7 @@ def start_of(values: str, size: int, kind: bytes = STEP) -> Start:
 
 
 def started_frame(start: Start, array: bytes) -> bytes:
-    """Returns a frame.
+    """Returns a frame whose start is already made.
 
     Args:
         start: What `start_of` returned.
@@ -56,12 +56,12 @@ def started_frame(start: Start, array: bytes) -> bytes:
 
 
 def read_frames(file: IO[bytes], name: str, wanted: bytes = STEP) -> Iterator[tuple[Mapping[str, object], bytes]]:
-    """Yields the frames of one kind, from the current position on. A last frame that is incomplete is left out.
+    """Yields the frames of one kind, from the current position on. An incomplete last frame is left out.
 
     Args:
         file: The file.
-        name: The name for messages.
-        wanted: The kind.
+        name: The file's name for messages.
+        wanted: The kind of the frames.
 
     Raises:
         ConfigError: The file is damaged, or is not a record.

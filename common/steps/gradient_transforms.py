@@ -1,48 +1,48 @@
-"""What a script does to its gradients between the backward pass and the update, as scalars of its steps: scaling, clipping.
+"""What a script does to its gradients between the backward pass and the update, as scalars of a step: scaling, clipping.
 
-A loss that is scaled gives scaled gradients, which a gradient scaler divides again. Then they are clipped to a norm, or to a
-largest value.
+A scaled loss gives scaled gradients, which a gradient scaler divides again. Then they may be clipped to a norm, or each number to
+a largest value.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 
 CLIP_NORM, CLIP_MOST, CLIP_CALLS = "clip_norm", "clip_max_norm", "clip_calls"
-"""The norm before clipping, the bound of clipping, and how often gradients were clipped before the update."""
+"""The norm before clipping, the bound, and the number of calls that clipped gradients before the update."""
 CLIP_PART = "clip_norm_part"
 """This rank's share of the norm before clipping, if each rank clips a shard; the squares add up to that of the norm."""
 ZEROED_PASSES = "zeroed_passes"
-"""How many backward passes of a step had their gradients set to zero before its update, if those of others did not."""
+"""The number of backward passes in a step whose gradients were set to zero before the update, if those of others were not."""
 BACKWARD_PASSES = "backward_passes"
-"""How many backward passes a step has, if its record holds only the sum of their losses."""
+"""The number of backward passes in a step, if its record holds only the sum of their losses."""
 KEPT_CALLS = "kept_calls"
-"""How often the optimizer called a closure that added to the gradients of the call before, if it did."""
+"""How often the optimizer called a closure that added to the gradients of its previous call, if it did."""
 LOSS_SCALE = "loss_scale"
-"""The scale of the loss."""
+"""The factor by which the loss was scaled."""
 GRADIENT_ROWS = "gradient_rows"
-"""Of how many tensors TensorFlow gave the optimizer the gradient as rows, one for each look-up, if of any."""
+"""The number of tensors whose gradient TensorFlow gave the optimizer as rows, one for each look-up, if there are any."""
 EPSILON_BEFORE = "eps_before_correction"
-"""1 where Adam adds epsilon before its bias is corrected, as Keras' does: a hyper-parameter that only such an optimizer has."""
+"""1 if Adam adds epsilon before the bias correction, as Keras' does; only such an optimizer has this hyper-parameter."""
 TRANSFORMS = (CLIP_NORM, CLIP_MOST, LOSS_SCALE)
-"""The scalars that a graph records of a step, where no Python function runs."""
+"""The scalars that a graph records of a step, in which no Python function runs."""
 CLIP_EACH, CLIP_VALUE = "clipnorm", "clip_max_value"
-"""The bounds of clipping each tensor's gradient by its norm, and each of its numbers."""
+"""The bounds of clipping by norm each tensor's gradient, and of clipping each of its numbers."""
 KERAS_NAMES = {"global_clipnorm": CLIP_MOST, "clipvalue": CLIP_VALUE}
-"""Keras' names for the bounds that torch's functions are called with."""
+"""Keras' names for the bounds that are arguments of torch's functions."""
 
 _ADDED = 1e-6
-"""What torch adds to the norm that it divides by; only torch's calls are counted."""
+"""The number that torch adds to the norm before it divides by it; only calls of torch are counted in CLIP_CALLS."""
 FOLLOWING = (CLIP_NORM, CLIP_CALLS)
 """The scalars that differ whenever gradients do."""
 COMPUTED = (*FOLLOWING, LOSS_SCALE, GRADIENT_ROWS, ZEROED_PASSES, KEPT_CALLS)
 """The scalars that a step computes; all others are hyper-parameters."""
 
 GRADIENT_PHASES = ("gradient", "clipping")
-"""The phases in which gradients may first differ: as they were computed, or as the update gets them."""
+"""The phases in which gradients may first differ: as they were computed, or as the update receives them."""
 
 
 def scale_words(scalars: Mapping[str, float]) -> str:
-    """Returns the scale of the loss in the backward pass of a step, as a clause; "" if it was not scaled.
+    """Returns a clause on the scale of the loss in the backward pass of a step; "" if the loss was not scaled.
 
     Args:
         scalars: The scalars of the step.
@@ -59,17 +59,17 @@ def factor(scalars: Mapping[str, float]) -> float:
 
 
 def clipped_ratio(one: Mapping[str, float], other: Mapping[str, float]) -> float:
-    """Returns the factor of the gradient in another step over the factor in one step; NaN if the latter is 0.
+    """Returns the factor of another step's gradient over the factor of one step's gradient; NaN if the latter is 0.
 
     Args:
-        one: The scalars of the one step.
-        other: Those of the other.
+        one: The scalars of one step.
+        other: The scalars of the other step.
     """
     return factor(other) / factor(one) if factor(one) else math.nan
 
 
 def of_all_ranks(scalars: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Returns the scalars of a step: those of the first rank that has them, and the whole norm if each rank has a share of it.
+    """Returns the scalars of a step: each from the first rank that has it, and the whole norm if each rank has a share of it.
 
     Args:
         scalars: The scalars of each rank.

@@ -1,4 +1,4 @@
-"""Joins the tensors of a script's processes to whole tensors, and their steps to steps of the run."""
+"""Joins the tensors of a script's processes into whole tensors, and their steps into steps of the run."""
 
 import collections
 import dataclasses
@@ -18,13 +18,13 @@ from samestep.common.steps.recorded_run import RankSplit, RunStep, Sums, own_ran
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JoinedRanks:
-    """How the tensors of the ranks make up those of the run.
+    """How the tensors of the ranks make up the tensors of the run.
 
     Attributes:
         whole: The tensors of the run.
         held: For each tensor its distinct pieces, and for each piece the (rank, place in the rank's header) of every replica.
         owners: The tensor of each piece.
-        replicas: The replicas of each piece, [pieces, most replicas], as places among the rows of all ranks; -1 is none.
+        replicas: The replicas of each piece, [pieces, most replicas], as places among the rows of all ranks; -1 means none.
     """
 
     whole: tuple[RecordedTensor, ...]
@@ -40,9 +40,9 @@ class JoinedRanks:
 
         Args:
             headers: The header of each rank.
-            name: How messages call the record.
+            name: The record's name for messages.
             begun: The bits of the initial weights of each rank.
-            idle: The ranks that are given no examples while others are: later stages of a pipeline, or their replicas.
+            idle: The ranks that get no examples while others do: later stages of a pipeline, or their replicas.
 
         Raises:
             ConfigError: The pieces of a tensor do not make up the tensor.
@@ -62,7 +62,7 @@ class JoinedRanks:
         for each, full in whole.items():
             size = sum(math.prod(piece.size) for piece in pieces.get(each, ()))
             if size != math.prod(full.piece.shape) and full.role == FOLLOWER:
-                pieces.pop(each, None)  # ranks count their networks each for itself
+                pieces.pop(each, None)  # each rank numbers its networks separately
             elif size != math.prod(full.piece.shape):
                 raise ConfigError(
                     f"{name}: the pieces of {each} that its ranks hold have {size} of {math.prod(full.piece.shape)} "
@@ -78,7 +78,7 @@ class JoinedRanks:
 
     @functools.cached_property
     def is_plain(self) -> bool:
-        """Whether there is one process that holds every tensor whole, so the rows of its file are those of the run."""
+        """Whether a single process holds every tensor whole, so the rows of its file are those of the run."""
         places = np.arange(len(self.whole))
         return np.array_equal(self.owners, places) and np.array_equal(self.replicas, places[:, None])
 
@@ -118,7 +118,7 @@ class JoinedRanks:
         )
 
     def _sums(self, rows: np.ndarray, is_there: np.ndarray) -> Sums:
-        """Adds up the pieces of each tensor. Of replicas the first one counts that has numbers."""
+        """Adds up the pieces of each tensor, taking the first replica that has numbers."""
         chosen = np.full(len(self.owners), -1)
         for column in self.replicas.T[::-1]:
             chosen = np.where((column >= 0) & is_there[column], column, chosen)
@@ -138,11 +138,11 @@ class JoinedRanks:
         return made
 
     def _means(self, stats: Sequence[Mapping[Phase, np.ndarray]]) -> Sums:
-        """Adds up the pieces of each tensor, each of them the mean over its replicas, before any exchange if that is known.
+        """Adds up the pieces of each tensor, each taken as the mean over its replicas, before any exchange if that is known.
 
         Args:
-            stats: What each rank saw. The square norm of a mean is what its projections say. A rank without a gradient counts
-                as zero; NaN and infinity stay.
+            stats: What each rank recorded. The squared norm of a mean is estimated from its projections. A rank without a
+                gradient counts as zero; NaN and infinity stay.
         """
         rows = np.concatenate([each["gradient"] for each in stats])
         before = np.concatenate([each.get("local", each["gradient"]) for each in stats])
@@ -150,7 +150,7 @@ class JoinedRanks:
             own = replicas[replicas >= 0]
             if len(set(rows["bits"][own].tolist())) > 1:
                 given = (before if _is_there(before[own]).any() else rows)[own]
-                with np.errstate(invalid="ignore"):  # infinity of one rank less that of another is NaN
+                with np.errstate(invalid="ignore"):  # infinities of opposite signs add up to NaN
                     mean = np.where(_is_there(given)[:, None], given["projections"], 0).mean(0)
                 rows["projections"][own], rows["square"][own] = mean, np.mean(np.square(mean, dtype=float))
                 rows["bits"][own] = rows["bits"][own].sum()
@@ -172,7 +172,7 @@ class JoinedRanks:
 
 
 def _is_exchanged_elsewhere(step: RecordedStep, splits: Sequence[RankSplit]) -> bool:
-    """Returns whether ranks with gradients of their own took the same update: what it used was exchanged in a copy of them."""
+    """Returns whether ranks with different gradients took the same update, i.e. it used a copy of them that was exchanged."""
     phases = {each.phase for each in splits}
     return "gradient" in phases and "weight" not in phases and not step.is_skipped and step.scalars.get("lr") != 0
 
@@ -182,12 +182,12 @@ def _plain(rows: np.ndarray) -> Sums:
 
 
 def _is_there(rows: np.ndarray) -> np.ndarray:
-    """Returns which rows have numbers: a tensor without a gradient has none."""
+    """Returns which rows have numbers; the row of a tensor without a gradient has none."""
     return ~(np.isnan(rows["square"]) & np.isnan(rows["projections"]).all(axis=1) & (rows["bits"] == 0))
 
 
 def _odd(values: Mapping[int, object]) -> tuple[int, ...]:
-    """Returns the ranks whose value is not the commonest one; of several commonest, that of the first rank counts."""
+    """Returns the ranks whose value is not the most common one; if several are, the one of the earliest rank counts."""
     (common, _), *others = collections.Counter(values.values()).most_common()
     return tuple(rank for rank, value in values.items() if value != common) if others else ()
 
@@ -205,7 +205,7 @@ def _skip_splits(steps: Sequence[RecordedStep]) -> Iterator[RankSplit]:
 
 
 def _of_ranks(each: Sequence[tuple[int, ...] | None]) -> dict[int, tuple[int, ...]] | None:
-    """Returns the hashes of each rank; None if those of any are not known."""
+    """Returns the hashes of each rank; None if those of any rank are unknown."""
     known = {rank: rows for rank, rows in enumerate(each) if rows is not None}
     return known if len(known) == len(each) else None
 
@@ -217,14 +217,15 @@ def _apart(
     first: Mapping[str, int],
     bits: Sequence[int],
 ) -> list[RecordedTensor]:
-    """Returns the tensors of a rank, under names of their own where others have other shapes: a stage of a pipeline.
+    """Returns the tensors of a rank, with a prefix if other ranks have different tensors of the same names (pipeline stages).
 
     Args:
         tensors: The tensors.
         rank: The rank.
-        whole: Those of the ranks before, by their names.
-        first: The bits of their initial weights, likewise.
-        bits: Those of the tensors, if the rank is a later stage, or a replica of one; its matrices start from other numbers then.
+        whole: The tensors of the ranks before, by name.
+        first: The bits of the initial weights of those tensors, by name.
+        bits: The bits of this rank's initial weights, if the rank is a later stage or a replica of one: matrices of different
+            stages start from different numbers.
     """
     made = [*tensors]
     for number in range(rank + 1):
@@ -243,7 +244,7 @@ def _apart(
 
 
 def _loss(steps: Sequence[RecordedStep], rows: Mapping[int, tuple[int, ...]] | None) -> float | None:
-    """Returns the mean over ranks. It is not weighted by examples, because neither is the mean of their gradients."""
+    """Returns the mean loss over ranks. It is not weighted by examples, because their mean gradient is not either."""
     own = [steps[rank] for rank in (own_ranks(rows) if rows else range(len(steps)))]
     sums = [math.fsum(step.losses) for step in own if step.losses]
     return statistics.fmean(sums) if sums else None

@@ -1,4 +1,4 @@
-"""Reads the record of a script of several processes, and joins them."""
+"""Reads the record of a script, and joins its processes."""
 
 import contextlib
 import dataclasses
@@ -21,15 +21,15 @@ from samestep.common.steps.recorded_run import ReadAnew, RecordedRun, RunStep
 from samestep.common.steps.recreated_networks import with_networks_joined
 
 HowFar = Callable[[int, float], None]
-"""A function that is called at intervals with the step that is read, and the share of the record that has been read."""
+"""A function that is called at intervals with the number of the current step and the share of the record that has been read."""
 _WATCHED = 64
-"""The number of steps between two calls of it."""
+"""The number of steps between two such calls."""
 
 
 def _steps(
     files: Sequence[Path], heads: Sequence[RankHead], join: JoinedRanks, watch: HowFar | None
 ) -> Iterator[RunStep]:
-    """Reads the files of all ranks side by side, a step at a time. It ends where the shortest file does."""
+    """Reads the files of all ranks side by side, a step at a time, and ends where the shortest file does."""
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(_opened(path)) for path in files]
         size = os.fstat(opened[0].fileno()).st_size
@@ -57,10 +57,10 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
 
     Args:
         directory: The directory of the record.
-        watch: Is called with how far its steps were read.
+        watch: Called with how far the steps have been read.
 
     Raises:
-        ConfigError: It is not a record, is damaged, or lacks a rank.
+        ConfigError: The directory is not a record, is damaged, or lacks a rank.
     """
     files = rank_files(directory)
     if not files and os.path.lexists(directory / METRICS):
@@ -73,7 +73,7 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
     heads = [_head_of(path) for path in files]
     headers = [head.header for head in heads]
     world, ranks = headers[0].world, {header.rank for header in headers}
-    missing = next(rank for rank in range(len(ranks) + 1) if rank not in ranks)  # whatever number a header gives
+    missing = next(rank for rank in range(len(ranks) + 1) if rank not in ranks)  # headers may give any number
     if missing < world:
         raise ConfigError(f"{directory} lacks rank {missing} of its {world} processes; record the script again.")
     if len(files) != world or len({(header.world, header.command) for header in headers}) > 1:
@@ -93,15 +93,15 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
 
 
 def _begun(files: Sequence[Path], heads: Sequence[RankHead]) -> tuple[list[np.ndarray], set[int], bool]:
-    """Returns what tells stages of a pipeline from replicas: numbers of each rank's tensors, of which replicas have the same.
+    """Returns numbers of each rank's tensors that are equal on replicas and differ on the stages of a pipeline.
 
-    They are the bits of the initial weights. If some ranks are given no examples, they are those of the first update: stages that
-    are seeded alike start from the same numbers, and each then gets a gradient of its own. Where ranks that are given examples
+    These are the bits of the initial weights. If some ranks are given no examples, they are the bits after the first update:
+    stages that are seeded alike start from the same numbers, and then each gets a gradient of its own. If ranks with examples
     drift apart from the same weights, the first update tells nothing.
 
     Returns:
-        The numbers; the ranks that have no examples at the first step where others do; and whether the initial weights alone tell
-        these from replicas.
+        The numbers; the ranks that have no examples at the first step while others do; and whether only the initial weights are
+        left to tell these from replicas.
     """
     begun, after, idle = list[np.ndarray](), list[np.ndarray](), set[int]()
     for rank, (path, head) in enumerate(zip(files, heads, strict=True)) if len(files) > 1 else ():
@@ -123,7 +123,7 @@ def _begun(files: Sequence[Path], heads: Sequence[RankHead]) -> tuple[list[np.nd
 
 
 def _updated(begun: np.ndarray, stats: Mapping[Phase, np.ndarray]) -> np.ndarray:
-    """Returns the bits of weights after an update, or of the gradients where it moves nothing, as at a learning rate of 0."""
+    """Returns the bits of weights after an update, or of the gradients if it moves nothing, e.g. at a learning rate of 0."""
     is_still = np.array_equal(stats["weight"]["bits"], begun)
     return stats["gradient" if is_still and "gradient" in stats else "weight"]["bits"]
 

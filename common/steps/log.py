@@ -1,8 +1,8 @@
-"""The log of a program's steps: one record of what it did, which our loop and the reference write and every judge reads.
+"""The log of a program's steps: one record of what it did, written by our loop and the reference and read by every judge.
 
-A log is `metrics.jsonl`, a line for each window of steps. It only grows: a line is written whole, so a process that is killed
-loses at most the line that it was writing, and another attempt at the same run continues below it. The first line of an attempt
-also holds the header, which says what the log is of.
+A log is `metrics.jsonl`, with a line for each window of steps. It only grows: each line is written whole, so a process that is
+killed loses at most the line that it was writing, and another attempt at the same run appends to the log. The first line of an
+attempt also holds the header, which describes the program.
 """
 
 import dataclasses
@@ -16,16 +16,16 @@ from samestep.common.files.reading import Unreadable, parse_json, read_bytes
 
 METRICS = "metrics.jsonl"
 METRICS_BYTES = 2**30
-"""The most bytes of this file, as of a result. A step takes some 80 bytes, so a million steps are 80 MB."""
+"""The largest size of this file, and of a result. A step takes some 80 bytes, so a million steps are 80 MB."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorInfo:
-    """A parameter of the program, which a step changes.
+    """A parameter of the program.
 
     Attributes:
-        name: Its neutral name.
-        shape: Its whole shape, even if the run splits it.
+        name: The neutral name of the parameter.
+        shape: The shape of the whole parameter, even if the run splits it.
         dtype: The dtype in which it is trained.
         role: What the model uses it for, such as "kernel".
     """
@@ -38,7 +38,7 @@ class TensorInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """What a log is of.
+    """The program that a log belongs to.
 
     Attributes:
         program: Everything that affects the numbers, as plain values.
@@ -56,11 +56,11 @@ class Step:
     """One step.
 
     Attributes:
-        number: Counted from 0 at the start of training, across attempts and continued runs.
-        attempt: Which attempt at the run took it, from 1.
+        number: The number of the step, counted from 0 at the start of training, across attempts and continued runs.
+        attempt: The attempt at the run that took it, from 1.
         loss: The GLOBAL mean loss.
-        batch: The digest of its examples; None if it was not computed.
-        scalars: Its learning rate, by name.
+        batch: The digest of the step's examples; None if it was not computed.
+        scalars: The learning rate, by name.
     """
 
     number: int
@@ -76,11 +76,11 @@ class Window:
 
     Attributes:
         step: The number of steps taken at its end.
-        seconds: How long its steps took.
-        losses: One for each step.
-        attempt: Which attempt at the run took them.
-        batches: The digests of their batches, or nothing.
-        scalars: Name -> one number for each step.
+        seconds: The duration of the steps.
+        losses: The loss of each step.
+        attempt: The attempt at the run that took the steps.
+        batches: The digest of each batch; empty if they were not computed.
+        scalars: Name -> the number of each step.
     """
 
     step: int
@@ -102,7 +102,7 @@ class Window:
             yield Step(self.first + index, self.attempt, loss, self.batches[index] if self.batches else None, scalars)
 
     def until(self, step: int) -> "Window":
-        """Makes a window of the steps before a given one; each step gets an equal share of the seconds."""
+        """Returns a window with the steps before a given one and their share of the seconds, which is equal for all steps."""
         count = step - self.first
         return dataclasses.replace(
             self,
@@ -116,7 +116,7 @@ class Window:
 
 @dataclasses.dataclass(frozen=True)
 class Log:
-    """The steps of a run. Steps that a later attempt repeated replace those of the earlier one.
+    """The steps of a run. Steps that a later attempt repeated replace those of an earlier one.
 
     Attributes:
         header: The header of the latest attempt; None in logs of earlier versions.
@@ -145,7 +145,7 @@ class Log:
 
     @property
     def seconds(self) -> float:
-        """How long the steps took."""
+        """The total duration of the steps in seconds."""
         return sum(window.seconds for window in self.windows)
 
     def steps(self) -> Iterator[Step]:
@@ -154,7 +154,7 @@ class Log:
 
 
 def read_log(directory: Path) -> Log:
-    """Reads the log in a directory. A last line that is incomplete is left out.
+    """Reads the log in a directory. An incomplete last line is left out.
 
     Raises:
         ConfigError: The file is missing, or damaged; the message names the line.
@@ -173,11 +173,11 @@ def read_log(directory: Path) -> Log:
 
 
 def line_of(window: Window, header: Header | None = None) -> dict[str, object]:
-    """Makes the values of a line. Digests are text there, since most readers of JSON round numbers of 64 bits.
+    """Makes the JSON object of a line. Digests are written as text, since most JSON readers round 64-bit numbers.
 
     Args:
-        window: The steps.
-        header: The header of the log, on the first line of an attempt.
+        window: The steps of the line.
+        header: The header of the log, for the first line of an attempt.
     """
     line: dict[str, object] = {} if header is None else {"header": dataclasses.asdict(header)}
     line |= {"step": window.step, "attempt": window.attempt, "seconds": window.seconds, "losses": window.losses}
@@ -186,7 +186,7 @@ def line_of(window: Window, header: Header | None = None) -> dict[str, object]:
 
 
 def _continued(windows: list[Window], window: Window, place: str) -> list[Window]:
-    """Adds a window that goes on where the last one ends, or with which a later attempt begins."""
+    """Adds a window that starts where the last one ends, or that begins a later attempt."""
     if not windows or (window.attempt, window.first) == (windows[-1].attempt, windows[-1].step):
         windows.append(window)
         return windows
@@ -197,7 +197,7 @@ def _continued(windows: list[Window], window: Window, place: str) -> list[Window
 
 
 def _window(values: object, place: str) -> Window:
-    """Makes a window of a line."""
+    """Makes the window that a line describes."""
     try:
         step, seconds, losses = (values[name] for name in ("step", "seconds", "losses"))  # pyrefly: ignore
         attempt, batches = values.get("attempt", 1), [int(text, 16) for text in values.get("batches", ())]  # pyrefly: ignore
@@ -216,11 +216,11 @@ def _window(values: object, place: str) -> Window:
 
 
 _OWN = ("header", "step", "attempt", "seconds", "losses", "batches")
-"""The fields of a line besides its scalars."""
+"""The fields of a line that are not scalars."""
 
 
 def _header(values: object, place: str) -> Header | None:
-    """Makes the header that a line may hold."""
+    """Makes the header of a line; returns None if the line has none."""
     if (header := values.get("header")) is None:  # pyrefly: ignore
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a record keeps of a tensor: eight projections, its squared norm and the sum of its bits, all of which add up over shards.
+"""What a record keeps of a tensor: eight projections, the squared norm and the sum of its bits, which all add up over shards.
 
 A projection is the sum of all numbers, each with a sign. A tensor is treated as a matrix, with its first dim as rows and all
 others as columns, and the sign of number (i, j) in projection k is s(k, 0, i) s(k, 1, j), where s mixes the bits of a GLOBAL
@@ -27,7 +27,7 @@ PROJECTIONS = 8
 sqrt(2 x 8))."""
 
 BITS = 2**32 - 1
-"""The bits of a sum that are kept."""
+"""A mask of the bits of a sum that are kept."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Piece:
 
     Attributes:
         shape: The shape of the whole tensor.
-        start: The place in each dim where the piece begins; for a flat piece, one number: the place in the flattened tensor.
-        size: Its size along each dim; for a flat piece, one number.
-        is_flat: Whether it is a range of the flattened tensor.
+        start: The first index of the piece in each dim; for a flat piece, one index in the flattened tensor.
+        size: The size of the piece in each dim; for a flat piece, one number.
+        is_flat: Whether the piece is a range of the flattened tensor.
     """
 
     shape: tuple[int, ...]
@@ -48,7 +48,7 @@ class Piece:
 
     @classmethod
     def whole(cls, shape: Sequence[int]) -> "Piece":
-        """Returns the piece that is the tensor itself."""
+        """Returns the piece that is the whole tensor."""
         return cls(tuple(shape), (0,) * len(shape), tuple(shape))
 
 
@@ -73,16 +73,16 @@ def signs(dim: int, start: int, size: int) -> np.ndarray:
 
 
 _kept_signs = functools.lru_cache(64)(signs)
-"""A cache for the few tensors that are projected here repeatedly."""
+"""A cached `signs`, for the few tensors that are projected here repeatedly."""
 
 
 def as_matrix(shape: Sequence[int]) -> tuple[int, int]:
-    """Returns the rows and columns of a tensor: its first dim, and the product of the others."""
+    """Returns the rows and columns of a tensor as a matrix: its first dim, and the product of the others."""
     return (shape[0], math.prod(shape[1:])) if shape else (1, 1)
 
 
 def blocks(piece: Piece) -> list[tuple[int, int, int, int]]:
-    """Returns the rectangles of the matrix that a piece consists of, in the order of its numbers.
+    """Returns the rectangles of the matrix that make up a piece, in the order of its elements.
 
     Args:
         piece: A range of the flattened tensor, or a block along the first dim, or along any one other dim.
@@ -131,11 +131,11 @@ def _of_dims(piece: Piece, columns: int) -> list[tuple[int, int, int, int]]:
 
 
 def project(values: np.ndarray, piece: Piece | None = None) -> np.ndarray:
-    """Projects a tensor, or a piece of one; the mirrors are tested against this statement.
+    """Projects a tensor, or a piece of one. This is the specification against which the mirrors are tested.
 
     Args:
         values: The piece, of any float dtype.
-        piece: Which piece it is; by default the whole tensor.
+        piece: The piece; by default the whole tensor.
 
     Returns:
         float64 [PROJECTIONS].
@@ -149,22 +149,22 @@ def project(values: np.ndarray, piece: Piece | None = None) -> np.ndarray:
 
 
 def sum_of_bits(values: np.ndarray) -> int:
-    """Sums the bit patterns of all numbers mod 2**32: equal for equal bits, however they are sharded.
+    """Sums the bit patterns of all numbers mod 2**32; equal bits have equal sums, however they are sharded.
 
-    A number of 64 bits is two words. A sum of 32 bits is what a device computes without widening every number.
+    A 64-bit number counts as two words. A device can compute a 32-bit sum without widening every number.
     """
     return int(values.ravel().view(f"u{min(values.dtype.itemsize, 4)}").sum(dtype=np.uint64)) & BITS
 
 
 def stored_bits(bits: np.ndarray | np.uint64, square: np.ndarray) -> np.ndarray:
-    """Returns sums of bits as they are kept for existing tensors: where numbers are not finite, the sum is never 0.
+    """Returns sums of bits as they are stored for existing tensors: if the numbers are not finite, the stored sum is never 0.
 
-    A missing tensor has NaN and the sum 0. The bits of 1024 NaNs add up to a multiple of 2**32 as well, so such a sum is kept
+    A missing tensor has NaN and a sum of 0. The bits of 1024 NaNs also add up to a multiple of 2**32, so such a sum is stored
     as 2**32.
 
     Args:
         bits: The sums, mod 2**32.
-        square: The square norms of the tensors.
+        square: The squared norms of the tensors.
     """
     return np.where((bits == 0) & ~np.isfinite(square), np.uint64(BITS + 1), bits)
 

@@ -29,7 +29,7 @@ from samestep.common.steps.record import (
 from samestep.common.steps.rows import mix
 
 _ODD = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
-"""The errors that a value of the wrong kind raises."""
+"""The errors that values of a wrong kind raise."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class RankHead:
         header: The header, with the tensors that were added later.
         added: The initial weights of the added tensors.
         begin: The position of the first step in the file.
-        groups: The names of the tensors that were added together.
+        groups: For each later addition, the names of the tensors that were added together.
     """
 
     header: RecordHeader
@@ -50,14 +50,14 @@ class RankHead:
 
 
 def read_head(file: IO[bytes], name: str) -> RankHead:
-    """Reads the header of one process, and looks for tensors that were added later.
+    """Reads the header of one process, and finds the tensors that were added later.
 
     Args:
         file: The file.
-        name: The name for messages.
+        name: The file's name for messages.
 
     Raises:
-        ConfigError: It is not a record, or damaged.
+        ConfigError: The file is not a record, or is damaged.
     """
     frames = read_frames(file, name)
     try:
@@ -83,15 +83,15 @@ def read_head(file: IO[bytes], name: str) -> RankHead:
 
 
 def read_steps(file: IO[bytes], name: str, head: RankHead) -> Iterator[RecordedStep]:
-    """Reads the steps of one process one by one. A last frame that is incomplete is left out.
+    """Reads the steps of one process, one at a time. An incomplete last frame is left out.
 
     Args:
         file: The file.
-        name: The name for messages.
-        head: The part of the file before them.
+        name: The file's name for messages.
+        head: The part of the file before the steps.
 
     Raises:
-        ConfigError: It is damaged.
+        ConfigError: The file is damaged.
     """
     file.seek(head.begin)
     for number, (values, array) in enumerate(read_frames(file, name)):
@@ -103,14 +103,14 @@ def read_steps(file: IO[bytes], name: str, head: RankHead) -> Iterator[RecordedS
 
 
 def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[RecordedStep]]:
-    """Reads the file of one process: its header, and its steps one by one.
+    """Reads the file of one process: its header, and its steps one at a time.
 
     Args:
         file: The file.
-        name: The name for messages.
+        name: The file's name for messages.
 
     Raises:
-        ConfigError: It is not a record, or damaged.
+        ConfigError: The file is not a record, or is damaged.
     """
     head = read_head(file, name)
     return head.header, read_steps(file, name, head)
@@ -133,7 +133,7 @@ def _header(values: Mapping[str, object]) -> RecordHeader:
             **{name: shown(given[name]) for name in ("versions", "environment")},
             "framework": printable(given["framework"]),
             "products": printable(given.get("products", "")),
-            "is_cast": given.get("is_cast", given.get("is_float64", False)),  # earlier records do not say it
+            "is_cast": given.get("is_cast", given.get("is_float64", False)),  # earlier records lack it
         }
     )
     words_of([made.directory])
@@ -172,7 +172,7 @@ def _piece(values: object) -> Piece:
 
 
 def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, added: np.ndarray) -> RecordedStep:
-    """Returns a step, with rows for all tensors. Those that were added later have their initial weights, and no gradient."""
+    """Returns a step with rows for all tensors. Tensors that are added later have their initial weights, and no gradient."""
     given: FieldValues = dict(values)
     if header.schema > 2:
         num_losses = whole_of(given["losses"])
@@ -208,7 +208,7 @@ def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, adde
 
 
 def _arguments(sizes: Mapping[str, int], array: bytes, start: int) -> dict[str, bytes]:
-    """Returns what a frame holds of each argument, from a place in its array on."""
+    """Returns the bytes that a frame holds for each argument, from an offset in its array on."""
     ends = [start, *(start + ARGUMENT * each for each in itertools.accumulate(sizes.values()))]
     return {name: array[begin:end] for name, begin, end in zip(sizes, ends, ends[1:], strict=False)}
 
@@ -216,7 +216,7 @@ def _arguments(sizes: Mapping[str, int], array: bytes, start: int) -> dict[str, 
 def _stats(
     phases: list[object], array: bytes, start: int, header: RecordHeader, added: np.ndarray, number: int
 ) -> dict[Phase, np.ndarray]:
-    """Returns what a frame holds of tensors, from a place in its array on."""
+    """Returns the rows that a frame holds for each phase, from an offset in its array on."""
     dtype, needed = stats_dtype(header.is_float64), {"weight"} if number == -1 else {"weight", "gradient"}
     if not (needed <= set(phases) <= set(PHASES) and len(set(phases)) == len(phases)):
         refuse(f"phases {phases}")

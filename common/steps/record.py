@@ -1,8 +1,8 @@
 """A record: the log of the steps of any training script, with what it did to every tensor. `samestep record` writes it.
 
-It is a directory. Each process of the script appends to a file of its own, `rank-N.steps`, a frame for each step: lengths, a
-checksum, a JSON object and an array. A frame is flushed at once, so a process that is killed loses at most the step it was in.
-The first frame is the header. Only hashes of the user's data are kept.
+It is a directory. Each process of the script appends to its own file, `rank-N.steps`, a frame for each step: lengths, checksums,
+a JSON object and an array. A frame is flushed at once, so a process that is killed loses at most its current step. The first
+frame is the header. Of the user's data, only hashes are kept.
 """
 
 import dataclasses
@@ -21,23 +21,24 @@ from samestep.common.steps.projections import PROJECTIONS, Piece
 SCHEMA = 5
 READ = 2, 3, 4, SCHEMA
 """The schemas that can be read. Records of schema 2 have a step's number and losses in the JSON object, and hashes that are
-mixed. Those before schema 4 include padding in the hashes of examples, and count a packed batch of PyTorch as a different
-number of examples; those before schema 5 have no arguments, and cannot distinguish targets of class 0 from ignored ones."""
+already mixed. Records before schema 4 include padding in the hashes of examples, and count a packed batch of PyTorch as a
+different number of examples. Records before schema 5 have no arguments, and cannot distinguish targets of class 0 from ignored
+ones."""
 Phase = Literal["local", "stray", "gradient", "moved", "updated", "weight"]
-"""The phases in which a tensor is recorded. local: this process's gradient before it is exchanged, where it can be seen. stray:
-the gradient that a backward pass left on a tensor that this step does not update. gradient: the gradient that the optimizer was
-given. moved: the weights with which the last pass of the step was computed, if the script has moved them in the step. updated:
-the weights after the update, if the script has written others before the next step. weight: those with which it begins; at step
--1, the initial weights."""
+"""The phases in which a tensor is recorded. local: this process's gradient before its exchange, if it can be seen. stray: the
+gradient that a backward pass left on a tensor that this step does not update. gradient: the gradient that the optimizer was
+given. moved: the weights that the last pass of the step used, if the script moved them within the step. updated: the weights
+right after the update, if the script wrote others before the next step. weight: the weights with which the next step begins; at
+step -1, the initial weights."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
 MOVED, UPDATED = PHASES[3:5]
-"""Phases that only scripts which write weights have."""
+"""The phases that only scripts that write weights have."""
 INITIAL = -1
 """The number of the frame of the initial weights."""
 ARGUMENT = 4
-"""The bytes that are kept for each example of one argument."""
+"""The number of bytes that are kept for each example of one argument."""
 FOLLOWER = "follower"
-"""The role of the tensors of a network that is like a trained one and that no optimizer updates; their names begin with it."""
+"""The role of tensors in a network that resembles a trained one and has no optimizer; their names begin with the network's."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +46,14 @@ class RecordedTensor:
     """A trainable tensor, or a buffer, of one process.
 
     Attributes:
-        name: Its name, without the prefixes that wrappers add.
+        name: The name of the tensor, without the prefixes that wrappers add.
         dtype: The dtype in which it is trained, such as "float32".
-        piece: The part of it that this process holds.
+        piece: The part of the tensor that this process holds.
         role: "parameter", "buffer", or FOLLOWER.
-        layer: The type of the module that holds it, such as "Linear"; "" if not known.
+        layer: The type of the module that holds it, such as "Linear"; "" if unknown.
         is_trained: Whether it requires a gradient.
-        network: The prefix of its name if there are several networks: the class and, from the second of a class on, a number.
+        network: The prefix of the name if there are several networks: the class, with a number from the second network of a class
+            on.
     """
 
     name: str
@@ -70,20 +72,20 @@ class RecordHeader:
     Attributes:
         schema: The schema of the record.
         framework: "torch" or "tf", or "keras on torch".
-        command: The whole command that was recorded, as words; the same in every process.
-        directory: The directory in which it was started.
+        command: The whole recorded command, as words; it is the same in every process.
+        directory: The directory in which the command was started.
         versions: The versions of Python and the packages that decide numbers.
-        environment: The variables that affect numbers, by name.
+        environment: The environment variables that affect numbers.
         rank: The rank of this process, from 0.
         world: The number of processes.
-        tensors: Its tensors, in the order of the model.
+        tensors: The tensors of this process, in the order of the model.
         is_float64: Whether the tensors are float64.
         perturbed: The seed of a perturbation of the initial weights in their last bit; None if there was none.
         layouts: How the processes share the model, as far as the recorder sees it: "ddp", "deepspeed", "dp", "fsdp1", "fsdp2",
             "tp", "mirrored".
         products: The dtype of few digits in which products were computed, such as "bfloat16"; "" if none was seen.
-        is_cast: Whether the recorder made a script of another dtype run in float64.
-        is_from_input: Whether Python read its program from the standard input of the command, where it is gone now.
+        is_cast: Whether the recorder made a script with another dtype run in float64.
+        is_from_input: Whether Python read its program from the standard input of the command, which can no longer be read.
     """
 
     schema: int
@@ -103,31 +105,31 @@ class RecordHeader:
     is_from_input: bool = False
 
 
-@dataclasses.dataclass(eq=False)  # a frozen one takes five times as long to make, in every step of a script
+@dataclasses.dataclass(eq=False)  # a frozen one takes five times as long to create, at every step
 class RecordedStep:
     """One optimizer step, as one process saw it.
 
     Attributes:
-        number: Counted from 0; -1 is the frame of the initial weights.
-        losses: The scalars that backward passes of this step began with; their sum is the step's loss.
-        rows: The hash of each example that the model was called on in training mode, in order; None if not known.
+        number: The number of the step, counted from 0; -1 is the frame of the initial weights.
+        losses: The losses with which the backward passes of this step began; their sum is the step's loss.
+        rows: The hash of each example that the model was called on in training mode, in order; None if unknown.
         scalars: Name -> number: "lr", "weight_decay" and every other scalar of the optimizer's groups ("lr/1" for the second
             group), "loss_scale", "clip_max_norm", "clip_norm" (the norm before clipping, or "clip_norm_part").
-        is_skipped: Whether a gradient scaler left out the update.
-        counts: How often something happened within the step that affects none of its numbers: "schedule_steps" of the learning
-            rate's schedule, "data_passes" that a DataLoader began, "passes_over" if the last one had ended before,
-            "loaded_examples" that it has yielded, "more_calls" in Keras if several models or calls were given data,
-            "evaluated_calls" of a model in evaluation mode that were trained on, "backward_passes" in Keras if there are
-            several, "written_tensors" that eager code has changed since the update before, "written_after" the update, of which
-            there may be more, "restored" if those that were written after the update before were what it left again when the
-            first backward pass began; "target_kinds", a hash of how many numbers each target has; and "class_weights", one of
-            the weights that losses are given for classes.
+        is_skipped: Whether a gradient scaler skipped the update.
+        counts: How often something happened within the step that affects none of its numbers. "schedule_steps": steps of the
+            learning rate's schedule. "data_passes": passes that a DataLoader began. "passes_over": 1 if the last pass had ended
+            before. "loaded_examples": examples that the pass has yielded. "more_calls": in Keras, whether several models or calls
+            were given data. "evaluated_calls": calls in evaluation mode that were trained on. "backward_passes": in Keras, the
+            number of passes if there are several. "written_tensors": tensors that eager code has changed since the update before.
+            "written_after": tensors written after the update, of which there may be more. "restored": whether the tensors written
+            after the previous update were back at their updated values when the first backward pass began. "target_kinds": a hash
+            of how many numbers each target has. "class_weights": a hash of the class weights that losses are given.
         stats: Phase -> a structured array with one row for each tensor of the header; None if the tensors of the step were not
             recorded. A tensor without a gradient has NaN in the fields of that phase.
-        targets: The hash of each example with what its loss was computed with, as far as it is seen: targets, or the data of a
-            script that calls no module. Floats are rounded to 8 binary digits, since they may have been computed.
-        arguments: For calls with several arguments that hold examples, name -> 4 bytes for each example of that argument alone,
-            as `rows.argument_sums` computes them. The name is a keyword, a position or the key of a batch that is a mapping.
+        targets: The hash of each example together with what its loss was computed from, if that is seen: targets, or the data of
+            a script that calls no module. Floats are rounded to 8 binary digits, since they may have been computed.
+        arguments: For calls with several arguments that hold examples, name -> 4 bytes for each example of that one argument, as
+            computed by `rows.argument_sums`. The name is a keyword, a position, or the key in a batch that is a mapping.
     """
 
     number: int
@@ -143,7 +145,7 @@ class RecordedStep:
 
 @functools.lru_cache(2)
 def stats_dtype(is_float64: bool) -> np.dtype:
-    """Returns the dtype of what is kept of a tensor in a phase: 48 bytes, or 80 for a run in float64.
+    """Returns the dtype of a tensor's row in a phase: 48 bytes, or 80 for a run in float64.
 
     Args:
         is_float64: Whether the script was run in float64.
@@ -154,11 +156,11 @@ def stats_dtype(is_float64: bool) -> np.dtype:
 
 
 def absent(size: int, dtype: np.dtype) -> np.ndarray:
-    """Returns what is kept of tensors that have no numbers in a phase.
+    """Returns the rows of tensors that have no numbers in a phase.
 
     Args:
-        size: How many there are.
-        dtype: What `stats_dtype` returned.
+        size: The number of tensors.
+        dtype: The result of `stats_dtype`.
     """
     stats = np.zeros(size, dtype)
     stats["projections"], stats["square"] = np.nan, np.nan
@@ -176,7 +178,7 @@ def header_frame(header: RecordHeader) -> bytes:
 
 
 def added_frame(tensors: Sequence[RecordedTensor], weights: np.ndarray) -> bytes:
-    """Returns the frame of tensors that a script made after its first step. The frames after it have them as well.
+    """Returns the frame of tensors that a script created after its first step. Later frames include these tensors.
 
     Args:
         tensors: The new tensors, which come after all earlier ones.
@@ -190,7 +192,7 @@ def step_frame(step: RecordedStep, sums: tuple[bytes | None, bytes | None] | Non
 
     Args:
         step: The step.
-        sums: For each example, and for each with its targets, the sums that `rows.mix` has not mixed yet, instead of the
+        sums: Sums of examples, and of examples with their targets, that `rows.mix` has not mixed yet; they replace the step's
             hashes.
     """
     stats, (rows, targets) = step.stats, sums or (_packed(step.rows), _packed(step.targets))
@@ -222,14 +224,14 @@ def _started(
     phases: tuple[Phase, ...],
     arguments: tuple[tuple[str, int], ...],
 ) -> Start:
-    """Returns the start of a frame, which one step after the other has alike: to spell it takes as long as all of the rest."""
+    """Returns the start of a frame. It is cached, as consecutive steps share it and writing its JSON takes half of the time."""
     (losses, rows, targets), more = sizes, {"is_skipped": is_skipped, "counts": dict(counts), "phases": phases}
     given = {"losses": losses, "rows": rows, "targets": targets, "is_mixed": is_mixed, "scalars": dict(scalars)}
     return start_of(json.dumps(given | more | ({"arguments": dict(arguments)} if arguments else {})), size)
 
 
 def size_of(arguments: Mapping[str, int]) -> int:
-    """Returns the bytes of the arguments of a step in its frame, padded to a multiple of 8.
+    """Returns the number of bytes that a step's arguments take in its frame, padded to a multiple of 8.
 
     Args:
         arguments: The number of examples of each argument.

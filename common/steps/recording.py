@@ -1,6 +1,6 @@
-"""What runs inside a recorded script of any framework: the options, and the file to which a process appends its steps.
+"""The part of every recorder that runs inside the script: the options, and the file to which a process appends its steps.
 
-A recorder never disturbs its script. An error in it ends the record and is noted; `samestep record` prints the notes.
+A recorder never disturbs its script. An error in the recorder ends the record and is noted; `samestep record` prints the notes.
 """
 
 import atexit
@@ -36,7 +36,7 @@ from samestep.common.steps.wrapping import preceded
 VARIABLE = "SAMESTEP_RECORD"
 """The environment variable that holds the options, as JSON."""
 DENSE_STEPS = 10
-"""How many first steps are all recorded with tensors, no matter how few of the later ones are."""
+"""The number of first steps whose tensors are all recorded, no matter how few later steps' are."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -48,18 +48,20 @@ class RecordOptions:
     Attributes:
         out: The directory of the record.
         command: The words of the command.
-        directory: Where it was started, which a script may leave before its first step; "" is the working directory then.
+        directory: The directory in which it was started, which a script may leave before its first step; "" means the working
+            directory at that step.
         every: After the first steps, the tensors of every so many steps are recorded.
-        float64: Run the script in float64.
+        float64: Whether to run the script in float64.
         perturb: The seed of a perturbation of the initial weights in their last bit; None leaves them.
-        products: The dtype whose last bit is perturbed, if products are known to be computed in one of fewer digits.
+        products: The dtype whose last bit is perturbed, if products are known to be computed in a dtype of fewer digits.
         stop_after: Exit with code 0 after so many steps; None to continue to the end.
-        weights_to: A .npz file that gets the initial weights.
-        weights_from: Such a file, whose weights replace the initial ones.
-        notes: A file that gets a line for each note; "" where the recorder was started within its process.
-        package: The folder that holds the package samestep, for Pythons that do not have it.
+        weights_to: A .npz file to which the initial weights are written.
+        weights_from: A .npz file whose weights replace the initial ones.
+        notes: A file that receives a line for each note; "" if the recorder was started within its process.
+        package: The folder that holds the package samestep, for Python installations that do not have it.
         input: The standard input of the command, as `environment.input_file` identifies it.
-        keep: The list of files that the command is about to overwrite or remove, beside which copies go; "" to keep none.
+        keep: The list of files that the command is about to overwrite or remove, and next to which they are copied; "" to copy
+            none.
     """
 
     out: str
@@ -78,7 +80,7 @@ class RecordOptions:
     keep: str = ""
 
     def to_json(self) -> str:
-        """Spells the options for the environment."""
+        """Returns the options as JSON, for the environment."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
@@ -93,20 +95,20 @@ class Recorder:
     """Writes the record of this process. Both frameworks' recorders hold one."""
 
     def __init__(self, options: RecordOptions, framework: str) -> None:
-        """Writes nothing yet: a process that takes no step has no file.
+        """Sets up the recorder, and writes nothing yet: a process that takes no step has no file.
 
         Args:
             options: How to record.
-            framework: As in the header.
+            framework: The framework, as in the header.
         """
         self.options, self.framework = options, framework
         self.number, self.is_looking = 0, True
         self._file: IO[bytes] | None = None
-        self.is_ended = self.has_started = False  # the latter: what options ask of the initial weights is done
+        self.is_ended = self.has_started = False  # started: the options' requests about initial weights are done
         os.register_at_fork(after_in_child=self._leave_to_parent)
 
     def _leave_to_parent(self) -> None:
-        """Records nothing in a process that was forked off since the first step; what was forked off before may be a rank."""
+        """Stops recording in a process that was forked after the first step; one that was forked earlier may be a rank."""
         self.is_ended |= self.is_open
 
     @property
@@ -127,7 +129,7 @@ class Recorder:
         layouts: tuple[str, ...] = (),
         products: str = "",
     ) -> None:
-        """Makes the file and writes the header; call it before the first step.
+        """Creates the file and writes the header; to be called before the first step.
 
         Args:
             tensors: All tensors that are recorded.
@@ -135,7 +137,7 @@ class Recorder:
             world: The number of processes.
             is_float64: Whether the tensors are float64.
             layouts: How the processes share the model.
-            products: As in the header.
+            products: The dtype of few digits in which products are computed, as in the header.
         """
         if reason := spell_taken(path := Path(self.options.out) / rank_file(rank)):
             self.end(reason)
@@ -147,10 +149,10 @@ class Recorder:
         self._append(header_frame(RecordHeader(*about, *how)))
 
     def add(self, tensors: Sequence[RecordedTensor], weights: np.ndarray) -> None:
-        """Appends tensors that the script made after its first step; the steps from now on have them as well.
+        """Appends tensors that the script created after its first step; later steps have them as well.
 
         Args:
-            tensors: The new ones.
+            tensors: The new tensors.
             weights: Their initial weights.
         """
         self._append(added_frame(tensors, weights))
@@ -170,11 +172,11 @@ class Recorder:
     def leave(self, exit_code: int = 0) -> None:
         """Ends the process at once, without what the script would do at its end.
 
-        Its workers end as they would with it. Those that have only just started, such as a DataLoader's, would not notice that
-        it ended, and are killed. Those that are ranks still write their last step, and end by themselves.
+        Its workers end as they would with it. Daemons that have only just started, such as a DataLoader's, would not notice the
+        end of this process, and are killed. Those that are ranks still write their last step, and end by themselves.
         """
         kill_workers(Path(self.options.out))
-        for stream in (sys.stdout, sys.stderr):  # a script may have closed them, or taken them away
+        for stream in (sys.stdout, sys.stderr):  # a script may have closed or replaced them
             with contextlib.suppress(AttributeError, ValueError, OSError):
                 stream.flush()
         self.end()
@@ -191,7 +193,7 @@ class Recorder:
         """Ends the record with the process: at its exit, before an immediate exit, and before another program replaces it.
 
         Args:
-            last: Writes the last step, which no later pass has ended.
+            last: Writes the last step, which no later pass has completed.
 
         Returns:
             A function that ends the record now.
@@ -208,11 +210,11 @@ class Recorder:
         return stop
 
     def note(self, text: str) -> None:
-        """Leaves a sentence for the user, for when the script has ended."""
+        """Leaves a sentence that the user gets to see when the script has ended."""
         leave_note(self.options.notes, "note", text)
 
     def guarded(self, function: Callable[P, T]) -> Callable[P, T | None]:
-        """Makes a hook that does nothing if nothing is recorded, and whose errors end the record instead of the script."""
+        """Makes a hook that does nothing once the record has ended, and whose errors end the record rather than the script."""
 
         @functools.wraps(function)
         def hook(*args: P.args, **kwargs: P.kwargs) -> T | None:
@@ -232,11 +234,11 @@ class Recorder:
         self.end(f"the record ends at step {self.number}: {spell_failure(error)}")
         if self._file is not None and not self.number and isinstance(error, OSError):
             with contextlib.suppress(OSError, ValueError):
-                self._file.truncate(0)  # the disk had no room for a step, so there is none to read
+                self._file.truncate(0)  # the disk had no room for even one step
         if self.options.stop_after is not None and isinstance(error, Exception):
             self.leave(1)
         return is_of_script(error)
 
     def _append(self, frame: bytes) -> None:
-        while self._file is not None and frame:  # a disk that is almost full takes a part
+        while self._file is not None and frame:  # a disk that is almost full takes only a part
             frame = frame[self._file.write(frame) :]

@@ -1,6 +1,6 @@
-"""Networks that a script creates again and that continue from the weights of another one: both count as the same tensors.
+"""Handles networks that a script creates anew with the weights of an earlier one: both count as the same tensors.
 
-For example, a model is loaded from a file in the middle of a run, or restored into a new one after an interruption.
+For example, a model is loaded from a file in the middle of a run, or restored into a new object after an interruption.
 """
 
 import collections
@@ -15,18 +15,18 @@ from samestep.common.steps.record import RecordedTensor
 from samestep.common.steps.recorded_run import ReadAnew, RecordedRun, RunStep, Sums
 
 _LAST = re.compile(r"[a-z_]+(?=[^/.a-z]*$)")
-"""The last part of a name, without the number that distinguishes it."""
+"""The last part of a name, without the number that makes it unique."""
 
 
 def _with_rows(
     steps: Iterable[RunStep], rows: Sequence[tuple[int, np.ndarray]], names: Mapping[str, str]
 ) -> Iterator[RunStep]:
-    """Yields the steps of a run with the tensors that are left, in whichever row each of them is by then.
+    """Yields the steps of a run with the remaining tensors, each in the row that it has at that step.
 
     Args:
         steps: The steps.
-        rows: From which step on the tensors are in which rows, in order.
-        names: The names of tensors that are taken for others -> those of the others.
+        rows: (step, rows): the rows of the tensors from a step on, in order.
+        names: The name of a tensor that counts as an earlier one -> the name of the earlier one.
     """
     later = collections.deque(rows)
     for step in steps:
@@ -38,7 +38,7 @@ def _with_rows(
 
 
 class _Seen:
-    """What is seen of tensors in all steps: when they got gradients, and which ones had the first weights of later ones."""
+    """What all steps show of tensors: when they had gradients, and which of them had the first weights of later ones."""
 
     def __init__(self, run: RecordedRun, groups: Sequence[Sequence[int]]) -> None:
         """Reads all steps.
@@ -70,7 +70,7 @@ class _Seen:
 
 
 def with_networks_joined(run: RecordedRun, added: Sequence[Sequence[str]]) -> RecordedRun:
-    """Identifies a network with an earlier one if it begins with its weights after a step, and only one of them is trained since.
+    """Identifies a network with an earlier one if it starts from that one's weights, and only it has been trained since then.
 
     Args:
         run: The run.
@@ -102,19 +102,19 @@ def with_networks_joined(run: RecordedRun, added: Sequence[Sequence[str]]) -> Re
 
 
 def _earlier(run: RecordedRun, group: Sequence[int], seen: _Seen, begin: int) -> dict[int, int]:
-    """Returns which tensors those of a network go on from; none unless all of its parameters do, and some had been trained.
+    """Returns the tensors that those of a network continue; empty unless all its parameters continue one, and some were trained.
 
     Args:
         run: The run.
         group: The places of the network's tensors.
-        seen: What was seen of all.
-        begin: The step from which on it is trained.
+        seen: What the steps show of all tensors.
+        begin: The step at which its training begins.
     """
     found: dict[int, int] = {}
     for place in group:
         taken = {*found.values()}
         alike = [other for other in sorted(seen.alike[place] - taken) if seen.last[other] < begin]
-        if run.tensors[place].role == "buffer":  # which the first pass may have moved before it is looked at
+        if run.tensors[place].role == "buffer":  # the first pass may have moved it before it was recorded
             alike += [other for other in range(group[0]) if other not in taken and seen.last[other] < 0]
         if alike := [other for other in alike if _kind(run.tensors[other]) == _kind(run.tensors[place])]:
             found[place] = alike[0]

@@ -1,10 +1,10 @@
-"""The hash of an example that a model was called on; both recorders are tested against this statement.
+"""The hash of an example that a model was called on. This is the specification against which both recorders are tested.
 
 Each number becomes a 64-bit word: a float as the bits of its float32, an integer or bool as int64. The hash of an example is the
-sum of word x coefficient mod 2**64 over all its numbers, then its bits are mixed. The sum is what a device computes, with one
-product and one sum of integers. The coefficient depends on the place of the number in the example and on the place of the
-input among the arguments of the model. So a zero at the end, such as padding, changes nothing. Images whose channels come last
-are read as if they came first, as in other frameworks.
+sum of word x coefficient mod 2**64 over all its numbers, with its bits mixed. A device computes the sum, by one product and one
+sum of integers. The coefficient depends on the place of the number in the example and on the place of the input among the
+arguments of the model. So a zero at the end, such as padding, changes nothing. Images whose channels come last are read as if
+the channels came first, as in other frameworks.
 
 References:
     Multilinear hashing: Lemire and Kaser 2014, "Strongly universal string hashing is fast", The Computer Journal 57 (11). The
@@ -24,7 +24,7 @@ _HALF = np.dtype("<u4")
 INPUT_STRIDE = 2**40
 """The distance between the coefficients of two inputs."""
 MANY_PIXELS = 5
-"""Of an image, each way."""
+"""The smallest height and width, in pixels, of an input that is read as an image with channels last."""
 
 
 @functools.lru_cache(256)
@@ -33,12 +33,12 @@ def coefficients(place: int, size: int) -> np.ndarray:
 
     Args:
         place: The place of the input among the tensors of the call, from 0.
-        size: How many numbers an example has in it.
+        size: The number of elements that an example has in the input.
 
     Returns:
         uint64 [size], all odd.
     """
-    if size & (size - 1):  # a part of those of the next power of two, which inputs of many sizes share
+    if size & (size - 1):  # the first of those of the next power of two, which inputs of many sizes share
         return coefficients(place, 1 << size.bit_length())[:size]
     index = np.arange(size, dtype=np.uint64) + np.uint64(place * INPUT_STRIDE + 1)
     return mix(index * _STEP) | np.uint64(1)
@@ -57,7 +57,7 @@ def mix(values: np.ndarray) -> np.ndarray:
 
 
 def signed(value: int) -> int:
-    """Returns an unsigned integer of 64 bits as the signed one with the same bits."""
+    """Returns the signed 64-bit integer that has the same bits as an unsigned one."""
     return value - 2**64 if value >= 2**63 else value
 
 
@@ -75,15 +75,15 @@ T = TypeVar("T", bound=Integers)
 
 
 def signed_coefficients(place: int, index: T, shift: Callable[[T, int], T]) -> T:
-    """Returns some of the coefficients of an input, on a device, whose integers have a sign.
+    """Computes coefficients of an input on a device, whose integers are signed.
 
     Args:
         place: The place of the input among the tensors of the call, from 0.
         index: The places of the numbers in an example, of any shape.
-        shift: Shifts such a tensor to the right, and copies the sign.
+        shift: Shifts such a tensor to the right, filling with the sign bit.
 
     Returns:
-        int64 of the same bits as those of `coefficients`.
+        int64, with the same bits as the values of `coefficients`.
     """
 
     def mixed(values: T, places: int) -> T:
@@ -97,10 +97,10 @@ def signed_coefficients(place: int, index: T, shift: Callable[[T, int], T]) -> T
 
 
 def is_channels_last(shape: Sequence[int | None]) -> bool:
-    """Returns whether an input is read as images whose channels come last: two to four, and more pixels in either direction.
+    """Returns whether an input is read as images with channels last: two to four channels, and more pixels in either direction.
 
     Args:
-        shape: [examples, height, width, channels]; None where a size is not known.
+        shape: [examples, height, width, channels]; None for an unknown size.
     """
     sizes = [each or 0 for each in shape[1:]]
     return len(sizes) == 3 and 1 < sizes[2] < MANY_PIXELS <= min(sizes[:2])
@@ -136,19 +136,19 @@ def hash_rows(inputs: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def argument_sums(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Returns a hash of each example in each argument of a call: the upper half of the argument's part of the sum.
+    """Returns a hash of each example in each argument of a call: the upper half of the argument's part of the example's sum.
 
     Args:
         inputs: As for `hash_rows`.
 
     Returns:
-        uint32 [examples] of each.
+        uint32 [examples] for each argument.
     """
     return [upper_half(each) for each in _sums(inputs)]
 
 
 def upper_half(sums: np.ndarray) -> np.ndarray:
-    """Returns the upper 32 bits of each number, on which those of all words depend.
+    """Returns the upper 32 bits of each number, which depend on all bits of the words.
 
     Args:
         sums: 64-bit integers [examples].

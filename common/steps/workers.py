@@ -1,4 +1,4 @@
-"""The processes that a script started, some of which keep their own file in its record."""
+"""The processes that a script has started, some of which write their own file in its record."""
 
 import contextlib
 import multiprocessing
@@ -8,14 +8,14 @@ from pathlib import Path
 
 
 def kill_workers(folder: Path) -> None:
-    """Kills the daemons that this process started, except those that are ranks; the process ends right after it.
+    """Kills the daemons that this process started, except those that are ranks; this process ends right afterwards.
 
-    Code that watches over them is not notified, since a DataLoader would raise that its worker was killed.
+    Code that watches the daemons is not notified, since a DataLoader would raise an error that its worker was killed.
 
     Args:
-        folder: The folder of the record, in which each rank has a file of its own.
+        folder: The directory of the record, in which each rank has its own file.
     """
-    with contextlib.suppress(ValueError):  # in another thread than the main one, which alone runs handlers
+    with contextlib.suppress(ValueError):  # only the main thread may set handlers
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for worker in multiprocessing.active_children():
         if worker.daemon and not _has_own_file(worker.pid, folder):
@@ -23,10 +23,10 @@ def kill_workers(folder: Path) -> None:
 
 
 def _has_own_file(pid: int | None, folder: Path) -> bool:
-    """Returns whether a process has a file of a folder open that this one has not, as far as the system says it."""
+    """Returns whether a process has a file in a folder open that this process does not, as far as the system shows it."""
     try:
         files = _open_files(pid) - _open_files("self")
-    except OSError:  # no Linux, or the process has ended
+    except OSError:  # not Linux, or the process has ended
         return False
     return any(os.path.dirname(each) == os.path.realpath(folder) for each in files)
 

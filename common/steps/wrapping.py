@@ -1,4 +1,4 @@
-"""Wraps a function of a library so that something is called before it or after it."""
+"""Wraps a library's function so that another function is called before or after it."""
 
 import functools
 from collections.abc import Callable
@@ -9,18 +9,18 @@ T = TypeVar("T")
 
 
 class Wrap(Protocol):
-    """Takes a function and returns another one in its place, such as a hook that lets no error of ours end the script."""
+    """Takes a function and returns its replacement, such as a hook whose errors do not end the script."""
 
     def __call__(self, function: Callable[P, T], /) -> Callable[P, T | None]:
-        """Returns the function that takes its place."""
+        """Returns the replacement of a function."""
 
 
 def preceded(original: Callable[P, T], before: Callable[..., object]) -> Callable[P, T]:
-    """Returns a function that calls another one with the same arguments first.
+    """Returns a function that first calls another function with the same arguments.
 
     Args:
         original: The function.
-        before: What is called first.
+        before: The function that is called first.
     """
 
     @functools.wraps(original)
@@ -32,11 +32,11 @@ def preceded(original: Callable[P, T], before: Callable[..., object]) -> Callabl
 
 
 def followed(original: Callable[P, T], after: Callable[..., object]) -> Callable[P, T]:
-    """Returns a function that calls another one with its result, and then the same arguments, before it returns.
+    """Returns a function that, before it returns, calls another function with its result and the same arguments.
 
     Args:
         original: The function.
-        after: What is called then.
+        after: The function that is called afterwards.
     """
 
     @functools.wraps(original)

@@ -1,4 +1,4 @@
-"""Writes a log of steps: each window when it ends, below those of earlier attempts at the run."""
+"""Writes a log of steps: each window when it ends, after those of earlier attempts at the run."""
 
 import dataclasses
 import json
@@ -17,15 +17,15 @@ class LogWriter:
     """Adds windows to the log in a directory. Use it as a context manager."""
 
     def __init__(self, directory: Path, header: Header) -> None:
-        """Opens the log, or makes it. A line that an earlier attempt did not finish is cut off.
+        """Opens or creates the log. A line that an earlier attempt did not finish is removed.
 
         Args:
-            directory: Holds the log.
-            header: What it is of.
+            directory: The directory of the log.
+            header: The header of the log.
 
         Raises:
-            ConfigError: The log that is there is damaged, or of another program.
-            OSError: It cannot be written.
+            ConfigError: The existing log is damaged, or belongs to another program.
+            OSError: The log cannot be written.
         """
         self._header: Header | None = header
         self._attempt, end = 1, None
@@ -58,7 +58,7 @@ def write_log(directory: Path, log: Log) -> None:
     """Writes a complete log, or nothing at all.
 
     Args:
-        directory: Where to write it.
+        directory: The directory of the log.
         log: The steps.
     """
     headers = [log.header, *[None] * len(log.windows)]

@@ -1,4 +1,4 @@
-"""The oracle as a framework, whose one row is `ROW` in the file of its name."""
+"""The oracle as a framework, with one strategy, whose row is in `oracle.py`."""
 
 from samestep.common.catalog import FrameworkInfo
 
@@ -6,7 +6,7 @@ _KEEP_MEMORY = ":".join(
     f"glibc.malloc.{name}" for name in ("mmap_threshold=33554432", "trim_threshold=1073741824", "hugetlb=1")
 )
 """A step allocates and frees arrays of a few MiB. By default glibc returns each to the kernel, which fills new pages with zeros
-for the next one: a third of a step's time."""
+for the next array: that takes a third of a step's time."""
 
 FRAMEWORK = FrameworkInfo(
     module="numpy",

@@ -1,4 +1,4 @@
-"""`oracle` in the catalogue."""
+"""The row of `oracle` in the catalogue."""
 
 from samestep.common.costs.data_parallel import oracle
 from samestep.common.runtime.topology import one_process

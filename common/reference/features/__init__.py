@@ -1,1 +1,1 @@
-"""The layers that features of a model consist of, and what goes wrong with each."""
+"""The layers that make up the features of a model, and the known mistakes of each."""

@@ -1,4 +1,4 @@
-"""Applies the features of a model to models and programs; no other module names one."""
+"""Applies the features of a model to models and programs; no other module of this mirror names a feature."""
 
 from samestep.common.features.batch_norm.statistics import examples_of_statistics as examples_together
 from samestep.common.features.batch_norm.statistics import share_left

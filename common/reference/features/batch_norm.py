@@ -12,21 +12,21 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec
 
 Kept = tuple[np.ndarray, np.ndarray, int]
-"""The normalized inputs, the reciprocal deviations, and the number of examples behind each statistic."""
+"""The normalized inputs, the reciprocals of the standard deviations, and the number of examples behind each statistic."""
 
 
 @dataclasses.dataclass
 class BatchNorm:
-    """Normalizes each channel (the last dimension) over neighbouring examples, by the biased variance.
+    """Normalizes each channel (the last dimension) over consecutive examples, by the biased variance.
 
-    In training it notes the mean and the unbiased variance, with which the program updates its running statistics.
+    In training it notes the mean and the unbiased variance, by which the program updates its running statistics.
     """
 
     name: str
     context: StepContext
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Kept]:
-        """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
+        """Returns (x - mean) / sqrt(variance + epsilon) * scale + bias."""
         rows = x.reshape(-1, x.shape[-1])
         if own := self.context.examples:
             rows = x.reshape(max(1, len(x) // own), -1, x.shape[-1])
@@ -43,7 +43,7 @@ class BatchNorm:
         return y.reshape(x.shape), (normal, inverse, own)
 
     def backward(self, params: Arrays, saved: Kept, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Returns the gradient of the input, through the mean and the variance as well unless these are the running ones."""
+        """Returns the gradient of the input, which includes that through mean and variance unless these are the running ones."""
         normal, inverse, own = saved
         rows = dy.reshape(normal.shape)
         leading = tuple(range(rows.ndim - 1))
@@ -57,7 +57,7 @@ class BatchNorm:
 
 
 def batch_norm(spec: ModelSpec, name: str, context: StepContext) -> list[BatchNorm]:
-    """Returns the layer, or none if nothing is normalized.
+    """Returns the layer in a list, which is empty if nothing is normalized.
 
     Args:
         spec: The spec of the model.
@@ -68,12 +68,12 @@ def batch_norm(spec: ModelSpec, name: str, context: StepContext) -> list[BatchNo
 
 
 def move_buffers(buffers: Arrays, seen: Mapping[str, Sequence[Statistics]], run: Run) -> None:
-    """Updates the running statistics with those of the first replica, one micro-batch after the other.
+    """Updates the running statistics with those of the first replica's micro-batches, in order.
 
     Args:
-        buffers: They are changed in place.
-        seen: What each layer saw in the step.
-        run: What is trained.
+        buffers: The running statistics, which are changed in place.
+        seen: The statistics of each layer in the step.
+        run: The run.
     """
     for path, statistics in seen.items():
         for mean, variance in statistics[: run.microbatches]:

@@ -13,14 +13,14 @@ from samestep.common.workload.models.spec import ModelSpec
 
 @dataclasses.dataclass
 class Dropout:
-    """Keeps some elements of each example, multiplied by 1 / (1 - rate); the identity in evaluation."""
+    """Keeps some elements of each example, multiplied by 1 / (1 - rate). In evaluation it is the identity."""
 
     rate: float
     number: int
     context: StepContext
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """[batch, ...] -> [batch, ...]."""
+        """Returns the kept elements, scaled, [batch, ...], and the factors."""
         if self.context.keys is None:
             return x, None
         elements = np.arange(x[0].size).reshape(x.shape[1:])
@@ -34,11 +34,11 @@ class Dropout:
 
 
 def dropout(spec: ModelSpec, number: int, context: StepContext) -> list[Dropout]:
-    """Returns the layer, or none if nothing is dropped.
+    """Returns the layer in a list, which is empty if nothing is dropped.
 
     Args:
         spec: The spec of the model.
-        number: Which dropout of the model, from 0.
+        number: The number of the dropout layer in the model, from 0.
         context: The context of the model.
     """
     rate = rate_of(spec)

@@ -1,7 +1,7 @@
-"""Tokens between two experts: rounding decides which one they take, as it decides a ReLU at its kink.
+"""Handles tokens between two experts: rounding decides which one they take, as it decides a ReLU at its kink.
 
-If two experts are nearly equally likely, a router may choose either, and both steps are right. So a step that is not the
-oracle's is compared with the oracle's with such tokens turned to their other expert, each alone and several together.
+If two experts are nearly equally likely, a router may choose either, and both steps are right. So a step that differs from the
+oracle's is also compared with oracle steps in which such tokens take their other expert, one of them or several.
 """
 
 import itertools
@@ -16,24 +16,24 @@ from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
 
 MOST_TURNED = 6
-"""The most tokens of a step of which every subset is tried: 64 steps."""
+"""The largest number of such tokens in a step for which all subsets are tried: 64 steps."""
 
 
 def ties_of(run: Run, turned: tuple[tuple[int, int], ...] = ()) -> Ties:
-    """Makes the object that notes the tokens of a step that rounding may turn.
+    """Makes the object that notes the tokens of a step whose expert rounding may change.
 
     Args:
-        run: What was trained.
+        run: The run.
         turned: The tokens that take their other expert.
     """
     return Ties(EXPLAINED * UNIT_ROUNDOFF[run.dtype], frozenset(turned))
 
 
 def nearest_way(run: Run, before: TrainState, batch: Batch, seen: StepOutcome) -> float:
-    """Returns how far a step is from the nearest step that rounding may turn the oracle's into, as `distance` does.
+    """Returns the distance, as in `distance`, of a step from the nearest step that rounding may make of the oracle's.
 
     Args:
-        run: What was trained.
+        run: The run.
         before: The state that the step starts from.
         batch: The global batch.
         seen: The step of the run.

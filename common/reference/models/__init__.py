@@ -1,4 +1,4 @@
-"""The models in NumPy, forward and backward by hand."""
+"""The models in NumPy, with forward and backward passes written by hand."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,10 +14,10 @@ MODELS: Mapping[str, Callable[..., Layer]] = {"mlp": Mlp, "cnn": BabyCNN, "trans
 
 
 def build_model(spec: ModelSpec, context: StepContext) -> Layer:
-    """Builds the model of a spec; its parameters are handed to every call, by neutral name.
+    """Builds the model of a spec. Its parameters are passed to every call, by neutral name.
 
     Args:
         spec: The spec.
-        context: What its layers read of the present micro-batch.
+        context: What its layers need to know about the current micro-batch.
     """
     return MODELS[spec.name](spec, context)

@@ -8,11 +8,11 @@ from samestep.common.workload.models.cnn import CnnSpec
 
 
 def BabyCNN(spec: CnnSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """[batch, height, width, channels] -> [batch, outputs].
+    """Builds the network, [batch, height, width, channels] -> [batch, outputs].
 
     Args:
-        spec: Its sizes.
-        context: What its layers read of the present micro-batch.
+        spec: The sizes of the model.
+        context: What its layers need to know about the current micro-batch.
     """
     activate, pool = ACTIVATIONS[spec.activation], POOLINGS[spec.pooling]
     blocks: list[Layer] = []

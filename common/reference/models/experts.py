@@ -16,14 +16,14 @@ from samestep.common.workload.models.transformer import TransformerSpec
 
 
 class Routed(NamedTuple):
-    """What a router decides.
+    """The decisions of a router.
 
     Attributes:
-        probabilities: [N, E], of each token.
-        chosen: [N, k], the experts that each token takes.
-        sums: [N, 1], the sum of their probabilities.
-        weights: [N, k], their probabilities over that sum.
-        counts: [shards, E], the tokens of each expert.
+        probabilities: The probability of each expert for each token, [N, E].
+        chosen: The experts that each token takes, [N, k].
+        sums: The sum of their probabilities, [N, 1].
+        weights: Their probabilities divided by that sum, [N, k].
+        counts: The number of tokens of each expert, [shards, E].
     """
 
     probabilities: np.ndarray
@@ -34,22 +34,22 @@ class Routed(NamedTuple):
 
 
 class Expert:
-    """One mlp of several whose parameters are stacked.
+    """One of several MLPs whose parameters are stacked.
 
     Attributes:
-        mlp: The mlp.
-        names: The stacks.
+        mlp: The MLP.
+        names: The names of the stacks.
     """
 
     def __init__(self, mlp: Layer, names: Sequence[str], number: int) -> None:
         self.mlp, self.names, self._number = mlp, names, number
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """[tokens, D] -> [tokens, D]."""
+        """Applies the MLP, [tokens, D] -> [tokens, D]."""
         return self.mlp.forward(self._own(params), x)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Puts the gradients of its parameters into their places in the stacks."""
+        """Writes the gradients of its parameters into their places in the stacks, and returns the input's."""
         own: Arrays = {}
         dx = self.mlp.backward(self._own(params), saved, dy, own)
         for name, value in own.items():
@@ -61,10 +61,10 @@ class Expert:
 
 
 class Experts:
-    """Sums the k likeliest experts of each token, weighted by their probabilities over the sum of these.
+    """Sums the outputs of the k likeliest experts of each token, weighted by their normalized probabilities.
 
     Attributes:
-        shards: The number of parts of the tokens over which the load-balancing loss is a mean; 1 in the right step.
+        shards: The number of parts of the tokens over which the load-balancing loss is averaged; 1 in a correct step.
         router: Gives each token a score for each expert.
     """
 
@@ -76,7 +76,7 @@ class Experts:
         self.context = context
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """[B, T, D] -> [B, T, D]."""
+        """Applies the chosen experts, [B, T, D] -> [B, T, D]."""
         x_ND = x.reshape(-1, x.shape[-1])
         scores, of_router = self.router.forward(params, x_ND)
         routed = self.route(scores)
@@ -101,7 +101,7 @@ class Experts:
         return Routed(probabilities, chosen, sums, top / sums, self._sums(taken))
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Goes back through the experts, their weights, the load-balancing loss and the softmax."""
+        """Propagates the gradient through the experts, their weights, the load-balancing loss and the softmax."""
         routed, of_router, taken = saved
         dy_ND = dy.reshape(-1, dy.shape[-1])
         dx_ND, dweights = np.zeros_like(dy_ND), np.zeros_like(routed.weights)
@@ -116,11 +116,11 @@ class Experts:
         return (dx_ND + self.router.backward(params, of_router, dscores, gradients)).reshape(dy.shape)
 
     def through_weights(self, routed: Routed, dweights: np.ndarray) -> np.ndarray:
-        """Returns the gradient of the probabilities [N, E] from that of the weights.
+        """Returns the gradient of the probabilities [N, E], given the gradient of the weights.
 
         Args:
-            routed: What the router decided.
-            dweights: [N, k].
+            routed: The decisions of the router.
+            dweights: The gradient of the weights, [N, k].
         """
         dtop = (dweights - (dweights * routed.weights).sum(axis=-1, keepdims=True)) / routed.sums
         dp_NE = np.zeros_like(routed.probabilities)
@@ -132,6 +132,6 @@ class Experts:
         return of_tokens.reshape(self.shards, -1, of_tokens.shape[-1]).sum(axis=1)
 
     def _scale(self, tokens: int) -> float:
-        """Returns what (tokens of an expert) x (sum of its probabilities) counts in the mean loss."""
+        """Returns the factor of (tokens of an expert) x (sum of its probabilities) in the mean loss."""
         of_shard = tokens // self.shards
         return self.balance * len(self.experts) / (self.top_k * of_shard * of_shard * self.shards)

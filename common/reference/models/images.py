@@ -1,4 +1,4 @@
-"""The layers of images, each with its derivative written out."""
+"""The layers of image models, each with its derivative written out."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from samestep.common.reference.models.layers import Layer, Saved, rows_times
 
 @dataclasses.dataclass
 class Convolution:
-    """3x3, stride 1, same padding, on [batch, height, width, channels].
+    """A 3x3 convolution with stride 1 and same padding, on [batch, height, width, channels].
 
     Attributes:
         name: The path of its parameters.
-        of_data: Whether its input is the data, whose gradient is not needed.
-        bias: Whether it has one.
+        of_data: Whether its input is the data, which needs no gradient.
+        bias: Whether it has a bias.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Convolution:
         return y, patches
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Adds each neighbour's part of the gradient where it was gathered."""
+        """Adds each neighbour's part of the gradient to the pixel from which it was gathered."""
         kernel, rows = params[f"{self.name}/kernel"], dy.reshape(-1, dy.shape[-1])
         gradients[f"{self.name}/kernel"] = (saved.reshape(-1, saved.shape[-1]).T @ rows).reshape(kernel.shape)
         if self.bias:
@@ -54,7 +54,7 @@ class Convolution:
 
 
 class AveragePool:
-    """The mean of each 2x2 window."""
+    """Replaces each 2x2 window by its mean."""
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Halves height and width."""
@@ -62,12 +62,12 @@ class AveragePool:
         return (rows[:, :, ::2] + rows[:, :, 1::2]) / 4, None
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Returns the gradient of the input: a quarter goes to each element of the window."""
+        """Returns the gradient of the input: each element of a window gets a quarter."""
         return (dy / 4).repeat(2, axis=1).repeat(2, axis=2)
 
 
 class MaxPool:
-    """The largest element of each 2x2 window; of equal ones the first, row by row."""
+    """Replaces each 2x2 window by its largest element; of equal ones, the first in row-major order gets the gradient."""
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Halves height and width."""
@@ -77,7 +77,7 @@ class MaxPool:
         return flat.max(axis=-1), (flat.argmax(axis=-1), x.shape)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Returns the gradient of the input: all of it goes to the element that was chosen."""
+        """Returns the gradient of the input: the chosen element gets all of it."""
         chosen, (batch, height, width, channels) = saved
         flat = np.zeros((*dy.shape, 4))
         np.put_along_axis(flat, chosen[..., None], dy[..., None], axis=-1)

@@ -1,4 +1,4 @@
-"""The layers that the models are made of, each with its derivative written out."""
+"""The layers that make up the models, each with its derivative written out."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ from scipy.special import erf, expit
 from samestep.common.program import Arrays
 from samestep.common.workload.models.transformer import NORM_EPSILON
 
-Saved = Any  # each layer saves something else, and nobody but its own backward pass reads it
+Saved = Any  # each layer saves something different, which only its own backward pass reads
 
 
 @runtime_checkable
@@ -28,18 +28,18 @@ class Layer(Protocol):
         """
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Puts the parameters' gradients into `gradients` and returns the input's.
+        """Writes the gradients of the parameters into `gradients`, and returns the gradient of the input.
 
         Args:
             params: All parameters of the model, by name.
-            saved: What `forward` returned beside the output.
+            saved: What `forward` returned with the output.
             dy: The gradient of the output.
-            gradients: Takes the gradients of this layer's parameters, by name.
+            gradients: Receives the gradients of this layer's parameters, by name.
         """
 
 
 def layers_below(root: Layer) -> Iterator[Layer]:
-    """Yields every layer of a model, including itself."""
+    """Yields every layer of a model, including the model itself."""
     yield root
     children = vars(root).values()
     for child in (each for value in children for each in (value if isinstance(value, list | tuple) else (value,))):
@@ -49,12 +49,12 @@ def layers_below(root: Layer) -> Iterator[Layer]:
 
 @functools.cache
 def _is_layer(kind: type) -> bool:
-    return issubclass(kind, Layer)  # which takes long of a protocol in Python 3.11
+    return issubclass(kind, Layer)  # for a protocol this is slow in Python 3.11, hence the cache
 
 
 @dataclasses.dataclass
 class Sequential:
-    """Layers one after the other."""
+    """Applies layers one after the other."""
 
     layers: Sequence[Layer]
 
@@ -67,7 +67,7 @@ class Sequential:
         return x, saved
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Goes back through the layers in reverse order."""
+        """Propagates the gradient through the layers in reverse order."""
         for layer, kept in zip(reversed(self.layers), reversed(saved), strict=True):
             dy = layer.backward(params, kept, dy, gradients)
         return dy
@@ -75,17 +75,17 @@ class Sequential:
 
 @dataclasses.dataclass
 class Residual:
-    """x + inner(x)."""
+    """Adds the output of a layer to its input: x + inner(x)."""
 
     inner: Layer
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """Returns the sum of both branches."""
+        """Returns x + inner(x)."""
         y, saved = self.inner.forward(params, x)
         return x + y, saved
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Sends the gradient down both branches."""
+        """Returns the sum of the gradients of both branches."""
         return dy + self.inner.backward(params, saved, dy, gradients)
 
 
@@ -101,20 +101,20 @@ def rows_times(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass
 class Linear:
-    """x @ kernel + bias, on the last dimension; without a bias if there is none by that name."""
+    """Computes x @ kernel + bias on the last dimension; the bias is optional."""
 
     name: str
     bias: bool = True
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """[..., in] -> [..., out]."""
+        """Maps [..., in] to [..., out]."""
         y = rows_times(x, params[f"{self.name}/kernel"])
         if self.bias:
             y += params[f"{self.name}/bias"]
         return y, x
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """The kernel's gradient sums over every leading dimension."""
+        """Sums the gradient of the kernel over all leading dimensions, and returns the gradient of the input."""
         rows = dy.reshape(-1, dy.shape[-1])
         gradients[f"{self.name}/kernel"] = saved.reshape(-1, saved.shape[-1]).T @ rows
         if self.bias:
@@ -123,17 +123,17 @@ class Linear:
 
 
 class Gelu:
-    """x * Phi(x), with the exact normal distribution (no tanh)."""
+    """Computes x * Phi(x) with the exact normal distribution (no tanh)."""
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """Elementwise."""
+        """Returns x * Phi(x), elementwise."""
         phi = erf(x / math.sqrt(2))
         phi += 1
         phi *= 0.5
         return x * phi, (x, phi)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Phi(x) + x * phi(x)."""
+        """Multiplies the gradient by Phi(x) + x * phi(x)."""
         x, phi = saved
         slope = np.exp(-0.5 * x * x)
         slope *= x / math.sqrt(2 * math.pi)
@@ -143,28 +143,28 @@ class Gelu:
 
 
 class Silu:
-    """x * sigmoid(x)."""
+    """Computes x * sigmoid(x)."""
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """Elementwise."""
+        """Returns x * sigmoid(x), elementwise."""
         sigmoid = expit(x)
         return x * sigmoid, (x, sigmoid)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """sigmoid(x) (1 + x (1 - sigmoid(x)))."""
+        """Multiplies the gradient by sigmoid(x) * (1 + x * (1 - sigmoid(x)))."""
         x, sigmoid = saved
         return dy * sigmoid * (1 + x * (1 - sigmoid))
 
 
 class Relu:
-    """The larger of x and 0."""
+    """Computes the maximum of x and 0."""
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """Elementwise."""
+        """Returns max(x, 0), elementwise."""
         return np.maximum(x, 0), x > 0
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """1 above 0, else 0."""
+        """Multiplies the gradient by 1 where x > 0, and by 0 elsewhere."""
         return dy * saved
 
 
@@ -179,14 +179,14 @@ class Norm:
     epsilon: float = NORM_EPSILON
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
+        """Returns (x - mean) / sqrt(variance + epsilon) * scale + bias."""
         normal = x - x.mean(axis=-1, keepdims=True)
         inverse = 1 / np.sqrt((normal * normal).mean(axis=-1, keepdims=True) + self.epsilon)
         normal *= inverse
         return normal * params[f"{self.name}/scale"] + params[f"{self.name}/bias"], (normal, inverse)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """The mean and the component along the normalized input are projected out."""
+        """Projects out the mean and the component along the normalized input."""
         normal, inverse = saved
         leading = tuple(range(dy.ndim - 1))
         gradients[f"{self.name}/scale"] = (dy * normal).sum(axis=leading)
@@ -204,13 +204,13 @@ class RootNorm:
     epsilon: float = NORM_EPSILON
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """The input / sqrt(mean of its squares + epsilon) * scale."""
+        """Returns x / sqrt(mean of squares + epsilon) * scale."""
         inverse = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + self.epsilon)
         normal = x * inverse
         return normal * params[f"{self.name}/scale"], (normal, inverse)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """The component along the normalized input is projected out."""
+        """Projects out the component along the normalized input."""
         normal, inverse = saved
         gradients[f"{self.name}/scale"] = (dy * normal).sum(axis=tuple(range(dy.ndim - 1)))
         dn = dy * params[f"{self.name}/scale"]
@@ -218,10 +218,10 @@ class RootNorm:
 
 
 class Flatten:
-    """[batch, ...] -> [batch, features], channels last."""
+    """Flattens [batch, ...] to [batch, features], channels last."""
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """Keeps the first dimension."""
+        """Flattens all dimensions but the first."""
         return x.reshape(len(x), -1), x.shape
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
@@ -230,12 +230,12 @@ class Flatten:
 
 
 def scatter_rows(ids: np.ndarray, dy: np.ndarray, rows: int) -> np.ndarray:
-    """Returns the gradient of a table whose rows were looked up: repeated ids add up.
+    """Returns the gradient of a table from which rows were looked up; rows that were looked up repeatedly add up.
 
     Args:
-        ids: [lookups].
-        dy: [lookups, width].
-        rows: The rows of the table.
+        ids: The rows that were looked up, [lookups].
+        dy: The gradient of the looked-up rows, [lookups, width].
+        rows: The number of rows of the table.
     """
     order = np.argsort(ids, kind="stable")
     present, starts = np.unique(ids[order], return_index=True)

@@ -1,4 +1,4 @@
-"""The losses, summed over every target, with their gradients."""
+"""The losses, summed over all targets, with their gradients."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,15 +6,15 @@ import numpy as np
 from scipy.special import expit
 
 Loss = Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray]]
-"""(logits, targets) -> the sum over every target, and its gradient with respect to the logits."""
+"""(logits, targets) -> the sum over all targets, and its gradient with respect to the logits."""
 
 
 def cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:
-    """Sum of -log softmax(logits)[target]; a target below 0 does not count.
+    """Computes the sum of -log softmax(logits)[target]; targets below 0 do not count.
 
     Args:
         logits: [..., classes].
-        targets: [...], classes.
+        targets: The classes, [...].
 
     Returns:
         The sum, and its gradient with respect to the logits.
@@ -30,7 +30,7 @@ def cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.nd
 
 
 def binary_cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:
-    """Sum of log(1 + exp(logit)) - target * logit.
+    """Computes the sum of log(1 + exp(logit)) - target * logit.
 
     Args:
         logits: [batch].
@@ -44,7 +44,7 @@ def binary_cross_entropy(logits: np.ndarray, targets: np.ndarray) -> tuple[float
 
 
 def mean_squared_error(outputs: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:
-    """Sum of (output - target)^2.
+    """Computes the sum of (output - target)^2.
 
     Args:
         outputs: [batch, outputs].

@@ -1,4 +1,4 @@
-"""The MLP: linear layers with GELU between them."""
+"""The MLP: linear layers with activations between them."""
 
 from samestep.common.reference.features.applied import behind, within
 from samestep.common.reference.models.layers import ACTIVATIONS, Flatten, Layer, Linear, Sequential
@@ -7,11 +7,11 @@ from samestep.common.workload.models.mlp import MlpSpec
 
 
 def Mlp(spec: MlpSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """[batch, ...] -> [batch, outputs].
+    """Builds the network, [batch, ...] -> [batch, outputs].
 
     Args:
-        spec: Its sizes.
-        context: What its layers read of the present micro-batch.
+        spec: The sizes of the model.
+        context: What its layers need to know about the current micro-batch.
     """
     layers: list[Layer] = [Flatten()]
     for layer in range(spec.layers - 1):

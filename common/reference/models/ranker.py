@@ -1,4 +1,4 @@
-"""The ranker: one embedding table per id, concatenated, then an MLP to one logit."""
+"""The ranker: one embedding table per id, whose rows are concatenated, and an MLP that computes one logit."""
 
 import dataclasses
 
@@ -17,11 +17,11 @@ class Tables:
     count: int
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """Ids [batch, tables] -> [batch, tables * embedding]."""
+        """Looks up ids [batch, tables], and returns [batch, tables * embedding]."""
         return np.concatenate([params[f"tables/{i}/table"][x[:, i]] for i in range(self.count)], axis=1), x
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Ids have no gradient; rows looked up twice add up."""
+        """Writes the tables' gradients, where rows looked up twice add up; ids have no gradient."""
         for i, part in enumerate(np.split(dy, self.count, axis=1)):
             name = f"tables/{i}/table"
             gradients[name] = scatter_rows(saved[:, i], part, len(params[name]))
@@ -29,23 +29,23 @@ class Tables:
 
 
 class Squeeze:
-    """Drops the last dim: [batch, 1] -> [batch]."""
+    """Removes the last dimension: [batch, 1] -> [batch]."""
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """Drops the last dimension."""
+        """Removes the last dimension."""
         return x[:, 0], None
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Restores it."""
+        """Restores the last dimension."""
         return dy[:, None]
 
 
 def Ranker(spec: RankerSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """Ids [batch, tables] -> logits [batch].
+    """Builds the network, ids [batch, tables] -> logits [batch].
 
     Args:
-        spec: Its sizes.
-        context: What its layers read of the present micro-batch.
+        spec: The sizes of the model.
+        context: What its layers need to know about the current micro-batch.
     """
     activate = ACTIVATIONS[spec.activation]
     tower = [Linear("hidden/0"), activate(), Linear("hidden/1"), activate(), Linear("output"), Squeeze()]

@@ -30,10 +30,10 @@ from samestep.common.workload.models.transformer import ROTARY_BASE, TOKENS, Tra
 
 
 class Embedding:
-    """Table of tokens, and table of positions if it has one.
+    """Looks up tokens in one table, and adds the rows of their positions if there is a table of positions.
 
     Attributes:
-        places: Number of tokens -> their positions.
+        places: The number of tokens -> their positions.
     """
 
     def __init__(self, name: str, has_positions: bool) -> None:
@@ -41,12 +41,12 @@ class Embedding:
         self.places: Callable[[int], np.ndarray] = np.arange
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """[B, T] ids -> [B, T, D]."""
+        """Looks up ids [B, T], and returns [B, T, D]."""
         looked_up = params[self.tokens][x]
         return looked_up + params[self.positions][self.places(x.shape[1])] if self.positions else looked_up, x
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Ids have no gradient; rows looked up twice add up."""
+        """Writes the tables' gradients, where rows looked up twice add up; ids have no gradient."""
         looked_up = scatter_rows(saved.ravel(), dy.reshape(-1, dy.shape[-1]), len(params[self.tokens]))
         gradients[self.tokens] = gradients.get(self.tokens, 0.0) + looked_up
         if self.positions:
@@ -56,11 +56,11 @@ class Embedding:
 
 
 class Attention:
-    """Causal self-attention; q, k and v are separate, k has no bias, and keys and values may have fewer heads.
+    """Causal self-attention. Query, key and value are separate layers, keys have no bias, and may have fewer heads, like values.
 
     Attributes:
-        sees: Number of positions -> which of them, in columns, each one sees.
-        places: Number of tokens -> their positions, by which queries and keys are rotated, if they are.
+        sees: The number of positions -> for each position (row), whether it sees each position (column).
+        places: The number of tokens -> their positions, by which a rotary embedding turns queries and keys.
     """
 
     def __init__(self, name: str, spec: TransformerSpec) -> None:
@@ -74,7 +74,7 @@ class Attention:
         self.output = Linear(f"{name}/output", has_biases)
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """[B, T, D] -> [B, T, D]."""
+        """Applies attention, [B, T, D] -> [B, T, D]."""
         (q, x_BTD), (k, _), (v, _) = (part.forward(params, x) for part in (self.query, self.key, self.value))
         q_BHTK, k_BGTK, v_BGTK = (self._split(a) for a in (q, k, v))
         if self.is_rotary:
@@ -91,7 +91,7 @@ class Attention:
         return y, (x_BTD, q_BHTK, k_BHTK, v_BHTK, weights_BHTT, mixed_BTD)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Goes back through the output, the weighted values, the softmax and the scores."""
+        """Propagates the gradient through the output layer, the weighted values, the softmax and the scores."""
         x_BTD, q_BHTK, k_BHTK, v_BHTK, weights_BHTT, mixed_BTD = saved
         dmixed_BHTK = self._split(self.output.backward(params, mixed_BTD, dy, gradients))
         dweights_BHTT = dmixed_BHTK @ v_BHTK.swapaxes(-1, -2)
@@ -107,14 +107,14 @@ class Attention:
         return sum(part.backward(params, x_BTD, self._merge(da), gradients) for part, da in parts)  # pyrefly: ignore[bad-return]
 
     def _turn(self, x_BHTK: np.ndarray, way: int) -> np.ndarray:
-        """Turns each element and the one half a head behind it, as a pair, by the angle of its position; -1 turns back."""
+        """Rotates each element, paired with the one half a head behind it, by its position's angle; `way` -1 rotates back."""
         half = self.head_width // 2
         angles = np.outer(self.places(x_BHTK.shape[2]), ROTARY_BASE ** (-np.arange(half) / half))
         turned = (x_BHTK[..., :half] + 1j * x_BHTK[..., half:]) * np.exp(1j * way * angles)
         return np.concatenate((turned.real, turned.imag), axis=-1)
 
     def _sum_queries(self, x_BHTK: np.ndarray) -> np.ndarray:
-        """Adds up what the queries have for a head of keys: [B, H, T, K] -> [B, G, T, K]."""
+        """Adds up the gradients of the query heads that share a head of keys: [B, H, T, K] -> [B, G, T, K]."""
         batch, heads, tokens, width = x_BHTK.shape
         return x_BHTK.reshape(batch, heads // self.queries_a_key, self.queries_a_key, tokens, width).sum(axis=2)
 
@@ -128,21 +128,21 @@ class Attention:
 
 
 class GatedMlp:
-    """Down(silu(gate(x)) * up(x)), without biases (SwiGLU)."""
+    """Computes down(silu(gate(x)) * up(x)), without biases (SwiGLU)."""
 
     def __init__(self, name: str) -> None:
         self.up, self.gate, self.down = (Linear(f"{name}/{layer}", bias=False) for layer in ("up", "gate", "down"))
         self.activation = Silu()
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """[B, T, D] -> [B, T, D]."""
+        """Applies the gated MLP, [B, T, D] -> [B, T, D]."""
         (up, _), (gate, _) = self.up.forward(params, x), self.gate.forward(params, x)
         open_, of_gate = self.activation.forward(params, gate)
         inner = open_ * up
         return self.down.forward(params, inner)[0], (x, up, open_, of_gate, inner)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Goes back through the product of both layers."""
+        """Propagates the gradient through the product to both layers."""
         x, up, open_, of_gate, inner = saved
         dinner = self.down.backward(params, inner, dy, gradients)
         dgate = self.activation.backward(params, of_gate, dinner * up, gradients)
@@ -163,10 +163,10 @@ def _one_mlp(name: str, spec: TransformerSpec) -> list[Layer]:
 
 
 def Block(block: int, spec: TransformerSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """Builds x + attention(norm(x)), then x + mlp(norm(x)).
+    """Builds a block: x + attention(norm(x)), then x + mlp(norm(x)).
 
     Args:
-        block: Its number.
+        block: The number of the block.
         spec: The spec of the model.
         context: The context of the model.
     """
@@ -179,32 +179,32 @@ def Block(block: int, spec: TransformerSpec, context: StepContext) -> Sequential
 
 @dataclasses.dataclass
 class TiedLogits:
-    """Multiplies with the table in which the embedding looks up its rows."""
+    """Multiplies by the table in which the embedding looks up its rows."""
 
     table: str
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """[B, T, D] -> logits [B, T, V]."""
+        """Maps [B, T, D] to logits [B, T, V]."""
         return rows_times(x, params[self.table].T), x
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Returns the first half of the table's gradient; the embedding adds the other one."""
+        """Writes this layer's part of the table's gradient, to which the embedding adds its own, and returns the input's."""
         gradients[self.table] = dy.reshape(-1, dy.shape[-1]).T @ saved.reshape(-1, saved.shape[-1])
         return rows_times(dy, params[self.table])
 
 
 def Head(spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """[B, T, D] -> logits [B, T, V]."""
+    """Builds the head, [B, T, D] -> logits [B, T, V]."""
     norm = RootNorm if spec.is_llama else Norm
     return Sequential([norm("head/norm"), TiedLogits(TOKENS) if spec.tied else Linear("head/logits", bias=False)])
 
 
 def Transformer(spec: TransformerSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
-    """Ids [B, T] -> logits [B, T, V].
+    """Builds the network, ids [B, T] -> logits [B, T, V].
 
     Args:
-        spec: Its sizes.
-        context: What its layers read of the present micro-batch.
+        spec: The sizes of the model.
+        context: What its layers need to know about the current micro-batch.
     """
     blocks = [Block(block, spec, context) for block in range(spec.layers)]
     return Sequential([Embedding("embedding", not spec.is_llama), *behind(spec, 0, context), *blocks, Head(spec)])

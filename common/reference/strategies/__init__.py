@@ -1,1 +1,1 @@
-"""One file for each strategy; here only the oracle."""
+"""The strategies of this mirror, a file each; there is only the oracle."""

@@ -1,4 +1,4 @@
-"""Mistakes of clipping that raised no error, as mutants: a wrong norm or time, clipping on some ranks only, or none at all."""
+"""Mistakes in clipping that raised no error, as mutants: a wrong norm or time, clipping on some ranks only, or none at all."""
 
 import dataclasses
 import math
@@ -22,12 +22,12 @@ def _set_bound(program: TrainingProgram, bound: float | None) -> None:
 
 
 def clip_by(norm_of: Callable[[Arrays, int], float], program: TrainingProgram, context: Context) -> bool:
-    """Clips by another norm.
+    """Makes a program clip by another norm.
 
     Args:
         norm_of: (gradients, number of shards) -> the norm.
         program: The program to be made wrong.
-        context: Has the number of shards.
+        context: Gives the number of shards.
     """
     bound, right = program.techniques.clip_norm, program.apply
 
@@ -43,22 +43,22 @@ def clip_by(norm_of: Callable[[Arrays, int], float], program: TrainingProgram, c
 
 
 def norm(gradients: Arrays, of: Callable[[str], bool] = lambda name: True) -> float:
-    """Returns the norm of some gradients.
+    """Returns the norm of some gradients together.
 
     Args:
         gradients: The gradients by name.
-        of: Whether the norm includes a gradient, by its name.
+        of: Returns whether the norm includes a gradient, by its name.
     """
     return math.sqrt(sum(float((g * g).sum()) for name, g in gradients.items() if of(name)))
 
 
 def clip_each(of_shards: bool, program: TrainingProgram, context: Context) -> bool:
-    """Clips each shard's gradient before the sum, or each parameter's by its own norm.
+    """Makes a program clip each shard's gradient before the sum, or each parameter's gradient by its own norm.
 
     Args:
-        of_shards: Whether shards are clipped, and not parameters.
+        of_shards: Whether shards are clipped rather than parameters.
         program: The program to be made wrong.
-        context: Has the number of shards.
+        context: Gives the number of shards.
     """
     bound, count = program.techniques.clip_norm, context.devices
     if bound is None:
@@ -77,10 +77,10 @@ def clip_each(of_shards: bool, program: TrainingProgram, context: Context) -> bo
 
 
 def set_clip(bound: float | None, program: TrainingProgram, context: Context) -> bool:
-    """Clips to a wrong bound, or not at all.
+    """Makes a program clip to a wrong bound, or not at all.
 
     Args:
-        bound: The bound; None forgets to clip.
+        bound: The bound; None turns clipping off.
         program: The program to be made wrong.
         context: Ignored.
     """
@@ -90,11 +90,11 @@ def set_clip(bound: float | None, program: TrainingProgram, context: Context) ->
 
 
 def clip_on_one_rank(program: TrainingProgram, context: Context) -> bool:
-    """Assumes that only the first rank clipped in the step before, so the weights of the others differ from its own.
+    """Makes a step in which only the first rank clipped in the previous step, so the weights of the other ranks differ.
 
     Args:
         program: The program to be made wrong.
-        context: Holds the state and the gradients of that step, up to which all ranks were equal.
+        context: Gives the state before that step, in which all ranks were equal, and its gradients.
     """
     count, earlier = context.devices, context.earlier
     if program.techniques.clip_norm is None or earlier is None or context.last_gradients is None:
@@ -112,7 +112,7 @@ def clip_on_one_rank(program: TrainingProgram, context: Context) -> bool:
 
 
 def clip_before_unscaling(program: TrainingProgram, context: Context) -> bool:
-    """Clips gradients that are still multiplied by the loss scale.
+    """Makes a program clip gradients that are still multiplied by the loss scale.
 
     Args:
         program: The program to be made wrong.

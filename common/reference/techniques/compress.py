@@ -1,4 +1,4 @@
-"""Known mistakes of a compressed exchange, which raise no error."""
+"""Known mistakes in a compressed exchange that raise no error."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,7 +19,7 @@ _INT8 = f"{GPT}+compress=int8"
 
 
 def error_feedback_dropped(program: TrainingProgram, context: Context) -> bool:
-    """Keeps nothing of what an exchange left out of the ranks' gradients.
+    """Drops what an exchange leaves out of the ranks' gradients.
 
     Args:
         program: The program to be made wrong.
@@ -38,7 +38,7 @@ def _without_residuals(local: Sequence[Arrays]) -> tuple[Arrays, ...]:
 
 
 def scale_by_rank(program: TrainingProgram, context: Context) -> bool:
-    """Scales the int8 of each rank by its own largest number; the sum takes the first rank's scale.
+    """Makes each rank scale its int8 by its own largest number, while the sum uses the scale of the first rank.
 
     Args:
         program: The program to be made wrong.

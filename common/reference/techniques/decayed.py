@@ -7,11 +7,11 @@ from samestep.common.reference.program import TrainingProgram
 
 
 def decayed_everywhere(program: TrainingProgram, context: Context) -> bool:
-    """Lets biases and the scales of norms decay as matrices do.
+    """Makes biases and the scales of norms decay as matrices do.
 
     Args:
         program: The program to be made wrong.
-        context: Not used.
+        context: Ignored.
     """
     right, spares = program.optimizer_at, program.optimizer.spares_vectors
     if spares:

@@ -1,4 +1,4 @@
-"""Known mistakes of local steps, as mutants; most concern the outer step."""
+"""Known mistakes in local steps, as mutants; most of them concern the outer step."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,13 +16,13 @@ _CELL = f"{GPT}+outer_momentum=0.9+outer_rate=0.7+local_steps=2"
 
 
 def _change_outer(momentum: float | None, rate: float, program: TrainingProgram, context: Context) -> bool:
-    """Takes the outer step with another rate, and maybe another momentum.
+    """Makes the outer step use another rate, and optionally another momentum.
 
     Args:
-        momentum: The momentum; None leaves it.
-        rate: What the rate is multiplied with; 0 stands for the number of ranks.
+        momentum: The momentum; None leaves it unchanged.
+        rate: The factor of the rate; 0 stands for the number of ranks.
         program: The program to be made wrong.
-        context: Has the number of ranks.
+        context: Ignored.
     """
     if (together := program.together) is None:
         return False
@@ -36,11 +36,11 @@ def _change_outer(momentum: float | None, rate: float, program: TrainingProgram,
 
 
 def _period_from_here(program: TrainingProgram, context: Context) -> bool:
-    """Counts the change of the weights from the present step on.
+    """Makes the outer step count the change of the weights from the current step on.
 
     Args:
         program: The program to be made wrong.
-        context: Not used.
+        context: Ignored.
     """
     if (together := program.together) is None:
         return False
@@ -51,12 +51,12 @@ def _period_from_here(program: TrainingProgram, context: Context) -> bool:
 def _meet(
     wrong: Callable[[RankPrograms, Callable[[], None]], None], program: TrainingProgram, context: Context
 ) -> bool:
-    """Ends a period in another way.
+    """Makes a program end a period in another way.
 
     Args:
-        wrong: Does so, given the programs of the ranks and the right way.
+        wrong: Ends the period, given the programs of the ranks and the function that does so correctly.
         program: The program to be made wrong.
-        context: Not used.
+        context: Ignored.
     """
     if (together := program.together) is None:
         return False
@@ -91,11 +91,11 @@ def _slots(program: TrainingProgram) -> list[np.ndarray]:
 
 
 def _end_after_first(program: TrainingProgram, context: Context) -> bool:
-    """Ends each period after its first step, as a counter does that begins at 0 and is asked before it counts.
+    """Makes each period end after its first step, as with a counter that is tested before it is increased.
 
     Args:
         program: The program to be made wrong.
-        context: Not used.
+        context: Ignored.
     """
     if (together := program.together) is None:
         return False
@@ -105,11 +105,11 @@ def _end_after_first(program: TrainingProgram, context: Context) -> bool:
 
 
 def _average_gradients(program: TrainingProgram, context: Context) -> bool:
-    """Has every rank follow the mean of all gradients, in every step.
+    """Makes every rank follow the mean of all gradients, in every step.
 
     Args:
         program: The program to be made wrong.
-        context: Not used.
+        context: Ignored.
     """
     if (together := program.together) is None:
         return False

@@ -1,4 +1,4 @@
-"""Mistakes of mixed precision that raised no error, as mutants."""
+"""Mistakes in mixed precision that raised no error, as mutants."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ LOSS_SCALE = 2.0**16
 
 
 def masters_in_two_bytes(program: TrainingProgram, context: Context) -> bool:
-    """Rounds every parameter to bf16 after its update.
+    """Makes a program round every parameter to bf16 after its update.
 
     Args:
         program: The program to be made wrong.
@@ -37,11 +37,11 @@ def to_bf16(value: np.ndarray) -> np.ndarray:
 
 
 def skipped_on_one_rank(program: TrainingProgram, context: Context) -> bool:
-    """Leaves the first rank's shard of each parameter unchanged, as if each rank looked only at its own gradients for overflow.
+    """Leaves the first rank's shard of each parameter unchanged, as if only that rank had seen an overflow in its gradients.
 
     Args:
         program: The program to be made wrong.
-        context: Holds the number of shards along the dim that is the first one in torch.
+        context: Gives the number of shards, along the dim that comes first in torch.
     """
     right, count, roles = program.apply, context.devices, program.run.workload.model.params()
 

@@ -1,4 +1,4 @@
-"""The mistake of one rate for all groups, as a mutant."""
+"""The mistake of using one learning rate for all groups, as a mutant."""
 
 import dataclasses
 
@@ -7,11 +7,11 @@ from samestep.common.reference.program import TrainingProgram
 
 
 def one_rate(program: TrainingProgram, context: Context) -> bool:
-    """Updates biases and the scales of norms with the rate of matrices.
+    """Makes biases and the scales of norms use the learning rate of matrices.
 
     Args:
         program: The program to be made wrong.
-        context: Not used.
+        context: Ignored.
     """
     right, asked = program.optimizer_at, program.optimizer.vector_rate
     if asked != 1:

@@ -1,1 +1,1 @@
-"""What the recorders of both frameworks need from Keras: its layers, its optimizers and the layout of its weights."""
+"""What the recorders of both frameworks need to know about Keras: layers, optimizers, and the layout of weights."""

@@ -1,7 +1,7 @@
-"""Networks of Keras with the shapes of a trained one that no optimizer updates: averages, teachers, target networks.
+"""Finds Keras networks that have the shapes of a trained one and no optimizer: averages, teachers, target networks.
 
-A script may never train on them and still save them; without them, a difference in how they follow the weights would not be
-seen.
+A script may never train on them and still save them. Without them in the record, a difference in how they follow the weights
+would go unseen.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -37,17 +37,17 @@ def find_followers(
     value_of: Callable[[Variable], object],
     has_value: Callable[[Variable], bool],
 ) -> list[KerasLayer]:
-    """Returns the layers with the shapes of a part of a trained layer in which no variable is trained.
+    """Returns the layers that have the shapes of a part of a trained layer, but no trained variable.
 
-    They are in no other layer, or in one that is not called in training itself, such as a model whose `train_step` calls one of
-    its layers and has another one follow it. A layer whose variables have no values yet does not count.
+    They belong to no other layer, or to one that is not itself called in training, such as a model whose `train_step` calls one
+    of its layers and has another one follow it. A layer whose variables have no values yet is left out.
 
     Args:
         layers: All layers of the process.
-        wanted: The ids of the objects that hold the numbers of the trained variables.
+        wanted: The ids of the objects that hold the values of the trained variables.
         called: The layers that are called in training.
-        value_of: Returns the object that holds the numbers of a variable.
-        has_value: Whether a variable has numbers yet.
+        value_of: Returns the object that holds the values of a variable.
+        has_value: Returns whether a variable has values yet.
     """
     layers = [each for each in layers if "_layers" in vars(each)]
     inner = {id(each) for layer in layers for each in (*vars(layer)["_layers"], getattr(layer, "_functional", None))}
@@ -72,10 +72,10 @@ def find_followers(
 
 
 def averages_of(optimizer: AveragingOptimizer) -> Iterator[tuple[Variable, Variable]]:
-    """Yields the variables of an optimizer, each with the average that it keeps of it, if it keeps any (`use_ema`).
+    """Yields the variables of an optimizer, each with its average, if the optimizer keeps averages (`use_ema`).
 
     Args:
-        optimizer: A Keras optimizer that is built; for one that scales the loss, the inner one.
+        optimizer: A Keras optimizer that has been built; for one that scales the loss, the inner one.
     """
     if optimizer.use_ema:
         pairs = zip(optimizer._trainable_variables, optimizer._model_variables_moving_average, strict=True)

@@ -11,22 +11,22 @@ from samestep.common.steps.gradient_transforms import EPSILON_BEFORE, KERAS_NAME
 
 _NAMES = {"beta_1": "betas.0", "beta_2": "betas.1", "epsilon": "eps"} | KERAS_NAMES
 _OTHERS = {"built", "learning_rate", "gradient_accumulation_steps"}
-"""Settings that are not hyper-parameters, or that a record has elsewhere: a step is an update, of any number of batches."""
+"""Settings that are not hyper-parameters, or that a record holds elsewhere: a step is an update, from any number of batches."""
 
 
 @functools.lru_cache(16)
 def written(number: float) -> float:
-    """Returns the number that a script most likely wrote for one that became a float32: 0.1, not the float32 next to it."""
+    """Returns the number that a script most likely wrote before it was rounded to float32, e.g. 0.1."""
     return float(str(np.float32(number)))
 
 
 def scalars_of(optimizer: Any, variables: Iterable[Any]) -> dict[str, float]:
-    """Returns every numeric hyper-parameter of an optimizer except its learning rate, which may change.
+    """Returns every numeric hyper-parameter of an optimizer except the learning rate, which may change.
 
     Args:
-        optimizer: Keras'.
-        variables: The Keras variables that it updates; how many numbers it does not decay is a hyper-parameter, if it decays
-            others.
+        optimizer: A Keras optimizer.
+        variables: The Keras variables that it updates. If it decays only some of them, the number of elements that it does not
+            decay is a hyper-parameter.
     """
     values = {"weight_decay": 0.0} | {name: value for name, value in vars(optimizer).items() if name not in _OTHERS}
     numbers = {name: value or 0.0 if name == "weight_decay" else value for name, value in values.items()}

@@ -1,7 +1,7 @@
-"""How a variable of Keras is projected in torch's layout, so that records of both frameworks can be compared.
+"""Projects Keras variables in torch's layout, so records of both frameworks can be compared.
 
 Kernels [in, out] become [out, in], and those of convolutions [height, width, in, out] become [out, in, height, width]. The
-kernel of an EinsumDense becomes the matrix of a linear layer. All others are as they are.
+kernel of an EinsumDense becomes the matrix of a linear layer. All other variables keep their layout.
 """
 
 import dataclasses
@@ -17,12 +17,12 @@ _KERNELS = ("kernel", "recurrent_kernel", "pointwise_kernel")
 
 @dataclasses.dataclass(frozen=True)
 class KerasLayout:
-    """The places of the numbers of a variable in torch's tensor.
+    """The places of a variable's elements in torch's tensor.
 
     Attributes:
-        sizes: The sizes of the variable.
-        order: Its axes in the order of torch's.
-        rows: How many of the first of these make up the rows of torch's matrix.
+        sizes: The shape of the variable.
+        order: The axes of the variable in torch's order.
+        rows: How many of these axes, counted from the first, make up the rows of torch's matrix.
         shape: The shape of torch's tensor.
     """
 
@@ -33,19 +33,19 @@ class KerasLayout:
 
     @property
     def piece(self) -> Piece:
-        """The whole tensor."""
+        """The piece that is the whole tensor."""
         return Piece.whole(self.shape)
 
     @property
     def is_turned(self) -> bool:
-        """Whether the last axes of the variable are the rows of torch's matrix, and not the first."""
+        """Whether the order of the axes differs from torch's."""
         return self.order != tuple(range(len(self.sizes)))
 
     def to_torch(self, values: np.ndarray) -> np.ndarray:
-        """Returns the tensor in torch's layout.
+        """Returns the variable in torch's layout.
 
         Args:
-            values: The variable's numbers.
+            values: The variable's values.
         """
         return values.transpose(self.order).reshape(self.shape)
 
@@ -53,12 +53,12 @@ class KerasLayout:
         """Returns the variable in Keras' layout.
 
         Args:
-            values: Torch's tensor.
+            values: The tensor in torch's layout.
         """
         return values.reshape([self.sizes[axis] for axis in self.order]).transpose(np.argsort(self.order).astype(int))
 
     def signs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the signs of torch's rows and columns, in the order in which the variable has them.
+        """Returns the signs of torch's rows and columns, in the order of the variable's elements.
 
         Returns:
             float32 [rows, PROJECTIONS] and [columns, PROJECTIONS].
@@ -73,10 +73,10 @@ def layout_of(kind: str, name: str, sizes: Sequence[int], equation: str = "") ->
     """Returns the layout of a variable.
 
     Args:
-        kind: The class of its layer.
-        name: Its name, such as "kernel".
-        sizes: Its shape.
-        equation: The equation of an EinsumDense, such as "abc,cde->abde".
+        kind: The class of the variable's layer.
+        name: The name of the variable, such as "kernel".
+        sizes: The shape of the variable.
+        equation: The equation of the layer if it is an EinsumDense, such as "abc,cde->abde".
     """
     sizes, rank = tuple(sizes), len(sizes)
     if equation and name == "bias":

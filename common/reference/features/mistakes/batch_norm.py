@@ -1,4 +1,4 @@
-"""Known mistakes of batch normalization, which raise no error."""
+"""Known mistakes in batch normalization that raise no error."""
 
 from samestep.common.features.batch_norm.statistics import batch_norms, takes_shares
 from samestep.common.features.used import initial_buffers
@@ -13,18 +13,18 @@ def _has_norms(program: TrainingProgram) -> bool:
 
 
 def local_statistics(program: TrainingProgram, context: Context) -> bool:
-    """Takes the statistics of each shard, where those of the whole batch were asked for.
+    """Makes the program use the statistics of each shard instead of those of the whole batch.
 
     Args:
         program: The program to be made wrong.
-        context: Has the number of shards.
+        context: Gives the number of shards.
     """
     program.examples = program.run.batch_size // context.devices
     return _has_norms(program) and program.run.batch_norm == "sync" and context.devices > 1
 
 
 def statistics_lost(program: TrainingProgram, context: Context) -> bool:
-    """Begins the step with the running statistics of a new model.
+    """Makes the step begin with the running statistics of a new model.
 
     Args:
         program: The program to be made wrong.
@@ -35,7 +35,7 @@ def statistics_lost(program: TrainingProgram, context: Context) -> bool:
 
 
 def statistics_of_last_microbatch(program: TrainingProgram, context: Context) -> bool:
-    """Moves the running statistics by those of the last micro-batch alone.
+    """Makes the program update the running statistics by the last micro-batch only.
 
     Args:
         program: The program to be made wrong.
@@ -53,7 +53,7 @@ def statistics_of_last_microbatch(program: TrainingProgram, context: Context) ->
 
 
 def statistics_moved_twice(program: TrainingProgram, context: Context) -> bool:
-    """Moves the running statistics once more, by the same micro-batches.
+    """Makes the program update the running statistics twice, by the same micro-batches.
 
     Args:
         program: The program to be made wrong.

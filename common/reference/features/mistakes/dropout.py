@@ -1,4 +1,4 @@
-"""Known mistakes of dropout, which raise no error."""
+"""Known mistakes in dropout that raise no error."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,12 +19,12 @@ _CELL = f"{GPT}+dropout=0.2"
 
 
 def with_keys(keys_of: Callable[[np.ndarray, int], np.ndarray], program: TrainingProgram, context: Context) -> bool:
-    """Drops other elements than the right ones.
+    """Makes the program drop other elements than the right ones.
 
     Args:
-        keys_of: (right keys, number of devices) -> the wrong keys of the whole batch.
+        keys_of: (right keys, number of shards) -> the wrong keys of the whole batch.
         program: The program to be made wrong.
-        context: Has the number of shards.
+        context: Gives the number of shards.
     """
 
     def gradients(batch: Batch) -> tuple[float, Arrays]:
@@ -43,11 +43,11 @@ def with_keys(keys_of: Callable[[np.ndarray, int], np.ndarray], program: Trainin
 
 
 def unscaled_dropout(program: TrainingProgram, context: Context) -> bool:
-    """Does not multiply the kept elements by 1 / (1 - rate).
+    """Makes the program keep elements without multiplying them by 1 / (1 - rate).
 
     Args:
         program: The program to be made wrong.
-        context: Has the number of shards.
+        context: Ignored.
     """
     found = layers_of(program, Dropout)
     for layer in found:

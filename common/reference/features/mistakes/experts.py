@@ -1,4 +1,4 @@
-"""Known mistakes of mixtures of experts, which raise no error."""
+"""Known mistakes in mixtures of experts that raise no error."""
 
 import math
 from collections.abc import Callable
@@ -15,12 +15,12 @@ _CELL = f"{GPT}+experts=4+balance=0.5"
 
 
 def _each(change: Callable[[Experts, Context], object], program: TrainingProgram, context: Context) -> bool:
-    """Changes every mixture of a model.
+    """Changes every mixture of experts in a model.
 
     Args:
-        change: Changes one.
+        change: Changes one mixture.
         program: The program to be made wrong.
-        context: Has the number of shards.
+        context: Gives the number of shards.
     """
     found = layers_of(program, Experts)
     for layer in found:
@@ -29,20 +29,20 @@ def _each(change: Callable[[Experts, Context], object], program: TrainingProgram
 
 
 def balance_of_shards(layer: Experts, context: Context) -> None:
-    """Takes the mean of the load-balancing losses of the shards.
+    """Makes the load-balancing loss the mean over those of the shards.
 
     Args:
-        layer: To be made wrong.
-        context: Has the number of shards.
+        layer: The layer to be made wrong.
+        context: Gives the number of shards.
     """
     layer.shards = context.devices
 
 
 def balance_without_gradient(layer: Experts, context: Context) -> None:
-    """Reports the load-balancing loss, and trains without it.
+    """Makes the layer report the load-balancing loss, but train without it.
 
     Args:
-        layer: To be made wrong.
+        layer: The layer to be made wrong.
         context: Ignored.
     """
     right, balance = layer.backward, layer.balance
@@ -57,10 +57,10 @@ def balance_without_gradient(layer: Experts, context: Context) -> None:
 
 
 def dropped_tokens(layer: Experts, context: Context) -> None:
-    """Has each expert take no more than its even share of the tokens, and counts those that it drops as taken.
+    """Makes each expert take no more than its even share of the tokens, and count those that it drops as taken.
 
     Args:
-        layer: To be made wrong.
+        layer: The layer to be made wrong.
         context: Ignored.
     """
     right, through = layer.route, layer.through_weights
@@ -77,10 +77,10 @@ def dropped_tokens(layer: Experts, context: Context) -> None:
 
 
 def router_gradient_halved(layer: Experts, context: Context) -> None:
-    """Halves the gradient that a router gets from the weights of its experts.
+    """Halves the gradient that the router gets from the weights of its experts.
 
     Args:
-        layer: To be made wrong.
+        layer: The layer to be made wrong.
         context: Ignored.
     """
     right = layer.through_weights
@@ -88,10 +88,10 @@ def router_gradient_halved(layer: Experts, context: Context) -> None:
 
 
 def weights_not_normalised(layer: Experts, context: Context) -> None:
-    """Weights experts by their probabilities without normalizing these.
+    """Makes the layer weight experts by their probabilities without normalizing them.
 
     Args:
-        layer: To be made wrong.
+        layer: The layer to be made wrong.
         context: Ignored.
     """
     right = layer.route
@@ -109,21 +109,21 @@ def weights_not_normalised(layer: Experts, context: Context) -> None:
 
 
 def balance_times_top_k(layer: Experts, context: Context) -> None:
-    """Divides the tokens of each expert by all tokens, not by all that experts take.
+    """Makes the load-balancing loss divide each expert's tokens by all tokens, not by the number that all experts take.
 
     Args:
-        layer: To be made wrong.
+        layer: The layer to be made wrong.
         context: Ignored.
     """
     layer.balance *= layer.top_k
 
 
 def expert_gradients_over_replicas(program: TrainingProgram, context: Context) -> bool:
-    """Averages the gradients of experts over the ranks that have them, which is one, instead of over all ranks.
+    """Averages the gradients of experts over the ranks that have them (a single one), not over all ranks.
 
     Args:
         program: The program to be made wrong.
-        context: Holds the number of ranks.
+        context: Gives the number of ranks.
     """
     experts = (expert for mixture in layers_of(program, Experts) for expert in mixture.experts)
     names, count = {name for expert in experts for name in expert.names}, context.devices
