@@ -1,1 +1,1 @@
-"""WHAT is trained: models, data, optimizers and the table that bundles them. Plain numbers, no arithmetic."""
+"""WHAT is trained: models, data, optimizers and the table that combines them. Plain numbers, no arithmetic."""

@@ -24,18 +24,18 @@ ACCEPTABLE: Mapping[str, str] = {
     "amsgrad": "torch switches amsgrad on or off as Keras does",
     "nesterov": "torch switches Nesterov's momentum on or off as Keras does",
 }
-"""Name -> what is done to compensate for it, so that later differences show."""
+"""Name -> what is done to compensate for the difference, so later differences show."""
 
 
 def check_accepted(names: Iterable[str], where: str) -> tuple[str, ...]:
-    """Returns the names, each once.
+    """Returns the names without duplicates.
 
     Args:
-        names: What is accepted.
-        where: Where the names stand, for messages.
+        names: The names of the differences to accept.
+        where: Where the names were given, for messages.
 
     Raises:
-        ConfigError: One of them is not in `ACCEPTABLE`.
+        ConfigError: A name is not in `ACCEPTABLE`.
     """
     found = tuple(dict.fromkeys(name.strip() for name in names))
     for name in found:

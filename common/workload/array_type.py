@@ -1,4 +1,4 @@
-"""The type of arrays, for annotations in modules that import no NumPy: `--help` and predictions do without it."""
+"""The types of arrays, for annotations in modules that must not import NumPy, because `--help` and predictions do not."""
 
 from typing import TYPE_CHECKING, TypeAlias
 

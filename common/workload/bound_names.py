@@ -1,4 +1,4 @@
-"""The names that a user's file binds, from its text alone, so a wrong name is reported before a framework is imported."""
+"""Finds the names that a user's file binds from its text alone, so a wrong name is reported before a framework is imported."""
 
 import ast
 import symtable
@@ -13,7 +13,7 @@ from samestep.common.workload.declaration import BUILDERS
 
 _INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _BINDS = {"globals", "vars", "locals", "exec", "setattr", "__getattr__", "sys"}
-"""Constructs with which a file may bind names that its text does not show."""
+"""Constructs by which a file may bind names that its text does not show."""
 
 _WITHOUT_MODELS = sys.stdlib_module_names.union({"numpy"}, *(conventions(each).modules for each in BUILDERS))
 
@@ -21,15 +21,15 @@ _WITHOUT_MODELS = sys.stdlib_module_names.union({"numpy"}, *(conventions(each).m
 def check_name(source: str, path: Path, name: str) -> None:
     """Refuses a name that a file does not bind, if its text shows which models it declares, or that it declares none.
 
-    Everything else is left to the import of the file, which shows what other functions declare.
+    Everything else is left to the import of the file, which also shows the models that other functions declare.
 
     Args:
-        source: As `--model` names it, for messages.
+        source: The model as `--model` names it, for messages.
         path: The file.
         name: The name.
 
     Raises:
-        ConfigError: The file binds no such name.
+        ConfigError: The file does not bind the name.
     """
     try:
         text = read_bytes(str(path))
@@ -47,7 +47,7 @@ def no_such_model(source: str, path: Path, name: str, models: Sequence[str]) -> 
     """Builds the error for a name under which a file declares no model.
 
     Args:
-        source: As `--model` names it.
+        source: The model as `--model` names it.
         path: The file.
         name: The name.
         models: The names under which it declares models.
@@ -65,14 +65,14 @@ def _may_bind_anything(node: ast.AST) -> bool:
 
 
 def _may_bring_a_model(node: ast.AST) -> bool:
-    """Returns whether a node imports anything but Python's own modules, the frameworks and NumPy, which make no model of ours."""
+    """Returns whether a node imports anything but modules that declare no models: Python's own, the frameworks and NumPy."""
     names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
     names += [node.module or "."] if isinstance(node, ast.ImportFrom) else []
     return any(each.partition(".")[0] not in _WITHOUT_MODELS for each in names)
 
 
 def _top(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields what runs when the file is imported, without what stands inside functions and classes."""
+    """Yields the nodes that run when the file is imported, without the bodies of functions and classes."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, _INNER):
@@ -80,7 +80,7 @@ def _top(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _models(tree: ast.Module) -> Iterator[str]:
-    """Yields the names that get the result of a call of `samestep.Model`, whatever both are called in the file."""
+    """Yields the names that are assigned a call of `samestep.Model`, under any names by which the file imports it."""
     modules, classes = set[str](), set[str]()
     for node in _top(tree):
         if isinstance(node, ast.Import):

@@ -1,7 +1,7 @@
-"""Files of code that a run directory may name, such as the user's model: which bytes of them a process may run.
+"""Files of code that a run directory may name, such as the user's model: which of their bytes a process may run.
 
-A run directory says which files hold its model, and with which digests it was described: `code.json`. A worker runs those
-bytes and no others. It runs no code where the directory was written by hand.
+A run directory lists the files that hold its model and their digests when the model was described, in `code.json`. A worker
+runs these bytes and no others. If the directory was written by hand, it runs no code.
 """
 
 import hashlib
@@ -12,18 +12,18 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, read_bytes, read_json
 
 CODE = "code.json"
-"""The file in the description of a model with the digests of the described files."""
+"""The file in the description of a model that lists the digests of the described files."""
 _allowed: dict[str, str] | None = None
 """The digests of the files that the current process may run, by path; None before a run directory has been read."""
 _ran: dict[str, str] = {}
-"""What it ran."""
+"""The digests of the files that this process has run, by path."""
 
 
 def read(path: str) -> bytes:
     """Reads a file of code that is about to be run.
 
     Raises:
-        ConfigError: It cannot be read, or is not the file that the run directory was prepared with.
+        ConfigError: The file cannot be read, or is not the file with which the run directory was prepared.
     """
     try:
         content = read_bytes(path)
@@ -43,32 +43,32 @@ def ran() -> dict[str, str]:
 
 
 def allow_only(described: str) -> None:
-    """Allows the current process to run only the files that a description was made with.
+    """Allows this process to run only the files from which a description was made.
 
     Args:
         described: The folder of the description.
 
     Raises:
-        ConfigError: It does not say what that was.
+        ConfigError: The description does not list the files.
     """
     global _allowed
     _allowed = _described(described)
 
 
 def digests(described: str) -> list[str]:
-    """Returns the digests of the files that a description was made with, by path.
+    """Returns the digests of the files from which a description was made, sorted and without duplicates.
 
     Args:
         described: The folder of the description.
 
     Raises:
-        ConfigError: It does not say what that was.
+        ConfigError: The description does not list the files.
     """
     return sorted(set(_described(described).values()))
 
 
 def packages() -> list[str]:
-    """Returns the names of installed packages' metadata folders, most with a version: "torch-2.13.0.dist-info", "mine.egg-info".
+    """Returns the metadata folders of installed packages, most with a version: "torch-2.13.0.dist-info", "mine.egg-info".
 
     Only names are read, so a package that is edited in place, or installed again with the same version, is not noticed.
     """

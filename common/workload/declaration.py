@@ -1,4 +1,4 @@
-"""`samestep.Model`: the declaration of a model in a user's file. It uses the standard library only."""
+"""`samestep.Model`, the declaration of a model in a user's file. It uses only the standard library."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -9,22 +9,22 @@ from samestep.common.workload.accepted import check_accepted
 from samestep.common.workload.array_type import Array
 
 Builder = Callable[[], object]
-"""Makes a model of one framework, with its initial weights."""
+"""A function that makes a model of one framework, with its initial weights."""
 CLASSES_FIRST, CLASSES_LAST = "cross_entropy_classes_first", "cross_entropy_classes_last"
-"""Cross-entropy of outputs [examples, classes, ...], as torch's own takes them, and of [examples, ..., classes]."""
+"""Cross-entropy of outputs [examples, classes, ...], as torch takes them, and of outputs [examples, ..., classes]."""
 LOSSES = ("cross_entropy", CLASSES_FIRST, CLASSES_LAST, "binary_cross_entropy", "mean_squared_error")
 RETURNED = "returned"
-"""The loss that a model computes itself, of targets among its inputs."""
+"""The loss that a model computes itself, from targets among its inputs."""
 METRICS = {
     **dict.fromkeys(("cross_entropy", CLASSES_FIRST, CLASSES_LAST), "accuracy"),
     "binary_cross_entropy": "auc",
     "mean_squared_error": "root_mean_squared_error",
 }
-"""Loss -> the metric that is used if none is named."""
+"""Loss -> the metric that is used if none is given."""
 LOSS_METRIC = "loss"
-"""The metric of a user's own loss if none is named: the loss on the held-out examples."""
+"""The metric of a user's own loss if none is given: the loss on the held-out examples."""
 REDUCTIONS = ("targets", "examples", "mean", "sum")
-"""How the loss of a batch is computed from the losses that a function returns."""
+"""The ways to compute the loss of a batch from the losses that a function returns."""
 NAMED_METRICS = (*dict.fromkeys(METRICS.values()), "bits_per_token")
 Metric = Callable[[Array, Array], float]
 """(outputs, targets) of all held-out examples -> one number."""
@@ -33,7 +33,7 @@ BY_NAME = ("segments", "tensor_plan", "optimizer", "names")
 
 
 def split_file(text: str) -> tuple[str, str]:
-    """Splits `FILE.py:NAME`; the name is "" where none is given, and the file where none of Python is named."""
+    """Splits `FILE.py:NAME`. The name is "" if none is given, and the file is "" if no Python file is named."""
     file, _, name = (text, ":", "") if text.endswith(".py") else text.rpartition(":")
     return (file, name) if file.endswith(".py") else ("", text)
 
@@ -80,10 +80,10 @@ class Model:
     accept: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Refuses what is not of its kind where it is written, since a traceback of ours would come much later.
+        """Refuses arguments of a wrong kind where they are written, since a traceback of ours would come much later.
 
         Raises:
-            ConfigError: An argument is of another kind.
+            ConfigError: An argument is of a wrong kind.
         """
         for name in BUILDERS:
             if (given := self.builder(name)) is not None and not callable(given):
@@ -111,7 +111,7 @@ class Model:
 
 
 BUILDERS = tuple(name for name in FRAMEWORKS if name in Model.__dataclass_fields__)
-"""The frameworks that a declaration has a builder for, each in a field of its name; the first that has one draws the weights."""
+"""The frameworks for which a declaration can have a builder, in a field of that name; the first with one draws the weights."""
 
 
 def _odd(name: str, given: object, wanted: str) -> ConfigError:

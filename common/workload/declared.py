@@ -1,4 +1,4 @@
-"""Imports a user's file, and calls what it declares. The standard library only."""
+"""Imports a user's file, and calls what it declares. It uses only the standard library."""
 
 import ast
 import functools
@@ -24,14 +24,14 @@ OFFERS = "samestep.models"
 """The group of entry points under which an installed package offers models."""
 _PACKAGE = str(Path(__file__).parents[2])
 _EXCHANGES = {"distributed", "distribute"}
-"""The folders of torch and TensorFlow in which a call may fail because another process has ended."""
+"""The folders of torch and TensorFlow in whose code a call may fail because another process has ended."""
 
 
 def split_source(source: str) -> tuple[Path, str]:
-    """Splits `FILE.py:NAME` into the file and the name; without a name it is `model`.
+    """Splits `FILE.py:NAME` into the file and the name; the default name is `model`.
 
     Raises:
-        ConfigError: It names no Python file.
+        ConfigError: The source names no Python file.
     """
     file, name = split_file(source)
     if not file:
@@ -46,17 +46,17 @@ def split_source(source: str) -> tuple[Path, str]:
 
 
 def _offers(source: str) -> dict[str, importlib.metadata.EntryPoint]:
-    """Returns the models that installed packages offer, by name; none are looked up for a Python file. Nothing is imported."""
+    """Returns the models that installed packages offer, by name, without importing them; empty if the source is a Python file."""
     return (
         {} if split_file(source)[0] else {entry.name: entry for entry in importlib.metadata.entry_points(group=OFFERS)}
     )
 
 
 def absolute_source(source: str) -> str:
-    """Spells what `--model` names so any process finds it: a file becomes absolute, and a package's name stays.
+    """Spells the source of a model such that any process finds it: a file's path becomes absolute, and a package's name stays.
 
     Raises:
-        ConfigError: It names neither a Python file nor a model that an installed package offers.
+        ConfigError: The source is neither a Python file nor a model that an installed package offers.
     """
     if source in _offers(source):
         return source
@@ -67,10 +67,10 @@ def absolute_source(source: str) -> str:
 
 @functools.cache
 def load_model(source: str, framework: str) -> Model:
-    """Imports the user's file, or a package that offers models, in a process of one framework, and finds the model.
+    """Imports the user's file, or a package that offers models, into a process of one framework, and returns the model.
 
     Args:
-        source: `FILE.py`, `FILE.py:NAME`, or the name under which a package offers it.
+        source: `FILE.py`, `FILE.py:NAME`, or the name under which a package offers the model.
         framework: The framework of this process.
 
     Raises:
@@ -96,10 +96,10 @@ def load_model(source: str, framework: str) -> Model:
 
 @functools.cache
 def import_file(path: str, framework: str) -> types.ModuleType:
-    """Imports a file as a module; it can import files beside it, and files of the current folder that shadow no Python module.
+    """Imports a file as a module. It can import files next to it, and files of the current folder that shadow no Python module.
 
     Args:
-        path: The absolute path.
+        path: The absolute path of the file.
         framework: The framework of this process; the other one must not be imported.
 
     Raises:
@@ -114,7 +114,7 @@ def import_file(path: str, framework: str) -> types.ModuleType:
         assert spec is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
-        call_printing(exec, compile(content, path, "exec"), vars(module))  # these bytes, whatever the file holds by now
+        call_printing(exec, compile(content, path, "exec"), vars(module))  # the bytes that were checked
     except ConfigError as error:
         if path in str(error):
             raise
@@ -125,7 +125,7 @@ def import_file(path: str, framework: str) -> types.ModuleType:
 
 
 def _refuse_other_framework(path: str, content: bytes, framework: str) -> None:
-    """Refuses an import of the other framework at the top of the file: torch and TensorFlow never share a process."""
+    """Refuses an import of the other framework at the top level of the file: torch and TensorFlow never share a process."""
     source = importlib.util.decode_source(content)
     foreign = {name for other in BUILDERS if other != framework for name in conventions(other).modules}
     for node in ast.parse(source, path).body:
@@ -141,11 +141,11 @@ def _refuse_other_framework(path: str, content: bytes, framework: str) -> None:
 
 
 def own_lines(error: BaseException, path: str) -> str:
-    """Returns an error of the user's code, with the lines of their files that led to it.
+    """Returns an error in the user's code, with the lines of the user's files that led to it.
 
     Args:
-        error: What was raised.
-        path: The user's file; what is in its folder is theirs.
+        error: The error that was raised.
+        path: The user's file; everything in its folder is the user's.
     """
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_theirs(frame.filename, path)]
     where = " < ".join(f"{Path(f.filename).name}:{f.lineno} `{f.line}`" for f in reversed(frames))
@@ -159,7 +159,7 @@ def own_lines(error: BaseException, path: str) -> str:
 
 
 def _is_theirs(filename: str, path: str) -> bool:
-    """Returns whether code is in the folder of the user's file, and is neither ours nor an installed package's."""
+    """Returns whether code is in the folder of the user's file and belongs neither to us nor to an installed package."""
     is_ours = filename.startswith(_PACKAGE) and not path.startswith(_PACKAGE)
     return filename.startswith(str(Path(path).parent)) and not is_ours and "site-packages" not in filename
 
@@ -169,13 +169,13 @@ def _is_ours(filename: str) -> bool:
 
 
 def raised_in(error: Exception, source: str) -> str:
-    """Returns an error of a run as `own_lines` does, if the user's own code caused it; "" if other code may have.
+    """Returns an error of a run as `own_lines` does, if the user's own code caused it; "" if other code may have caused it.
 
-    An error that a package raises counts as the user's if their line called it, unless other processes may be involved.
+    An error that a package raises counts as the user's if the user's line called it, unless other processes may be involved.
 
     Args:
-        error: What was raised.
-        source: Where the model is declared.
+        error: The error that was raised.
+        source: The source of the model.
     """
     if isinstance(error, SamestepError) or source in _offers(source):
         return ""
@@ -183,7 +183,7 @@ def raised_in(error: Exception, source: str) -> str:
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if _is_theirs(frame.filename, path):
             return own_lines(error, path)
-        is_ours = _is_ours(frame.filename) and not isinstance(error, RecursionError)  # whose depth ends anywhere
+        is_ours = _is_ours(frame.filename) and not isinstance(error, RecursionError)  # which may be raised anywhere
         if is_ours or _EXCHANGES.intersection(Path(frame.filename).parts):
             return ""
     return ""
@@ -194,7 +194,7 @@ def _first_line(error: BaseException) -> str:
 
 
 IDS = " (whole numbers are ids; of images make real ones, as in `inputs / 255`)"
-"""The hint in a message about inputs of whole numbers that a model could not take."""
+"""The hint in a message about whole-number inputs that a model could not take."""
 
 
 _OF_DOUBLE = r"of double is not in the list|not implemented for 'Double'|DT_DOUBLE"
@@ -204,12 +204,12 @@ _LACKS_FLOAT64 = (
 
 
 def call_user(function: Callable[..., Returned], source: str, what: str, *arguments: object) -> Returned:
-    """Calls the user's code, and reports its errors as theirs.
+    """Calls a user's function, and reports its errors as the user's.
 
     Args:
         function: The function of the user's file.
-        source: Where it is declared, for messages.
-        what: What it is, in words.
+        source: The source of the model, for messages.
+        what: A description of the function, for messages.
         *arguments: The arguments of the call.
 
     Raises:
@@ -231,13 +231,13 @@ def call_metric(metric: Callable[..., object], source: str, outputs: Array, targ
     """Calls the user's metric.
 
     Args:
-        metric: Their function.
-        source: Where it is declared, for messages.
+        metric: The user's metric.
+        source: The source of the model, for messages.
         outputs: The outputs of the model, [examples, ...].
-        targets: [examples, ...].
+        targets: The targets, [examples, ...].
 
     Raises:
-        ConfigError: It raises, or returns no number.
+        ConfigError: The metric raises an error, or does not return a number.
     """
     value = call_user(metric, source, f"the metric of outputs {list(outputs.shape)}", outputs, targets)
     try:

@@ -1,4 +1,4 @@
-"""The validator of descriptions: a fork server makes it once for all workers, since that took a third of a short run."""
+"""The validator of descriptions. A fork server makes it once for all workers, as making it took a third of a short run."""
 
 import pydantic
 

@@ -1,4 +1,4 @@
-"""Holds the random draws of a user's forward pass still: each is replaced by its mean, which depends on no seed and no shard."""
+"""Disables the random draws of a user's forward pass: each is replaced by its mean, which depends on no seed and no shard."""
 
 import contextlib
 import functools
@@ -8,16 +8,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 Plain = Callable[..., object]
 Watcher = Callable[[Plain, tuple[object, ...], Mapping[str, object]], None]
-"""(original function, its arguments, its keyword arguments) -> None: is called at every draw."""
+"""A function that is called at every draw: (original function, its arguments, its keyword arguments) -> None."""
 Still = Callable[..., object]
-"""(original function, *its arguments) -> what is returned instead of a draw."""
+"""A function that replaces a draw: (original function, *its arguments) -> what is returned instead."""
 
 
 class Draws:
-    """Holds the draws of this process still, or lets them run.
+    """Holds the random draws of this process still, or lets them run.
 
     Attributes:
-        are_still: Whether they are held still, which every function that draws checks.
+        are_still: Whether draws are held still; every function that draws checks it.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Draws:
         """Makes the functions that draw check `are_still`; must be called before the user's file is imported.
 
         Args:
-            stills: The modules in which functions are looked up, and their names -> what is returned instead of a draw.
+            stills: (module or class, the names of its functions that draw) -> the function that replaces a draw.
         """
         if self._are_installed:
             return
@@ -54,10 +54,10 @@ class Draws:
 
     @contextlib.contextmanager
     def held(self, still: bool = True) -> Iterator[None]:
-        """Makes a context with the draws held still.
+        """Returns a context in which draws are held still.
 
         Args:
-            still: Whether draws are held still.
+            still: Whether draws are held still in the context, or run.
         """
         before, self.are_still = self.are_still, still
         try:
@@ -67,7 +67,7 @@ class Draws:
 
     @contextlib.contextmanager
     def watched(self, watcher: Watcher) -> Iterator[None]:
-        """Makes a context in which a function is called at every draw."""
+        """Returns a context in which a function is called at every draw."""
         self._watcher = watcher
         try:
             yield
@@ -76,11 +76,11 @@ class Draws:
 
 
 def _replace(made: Mapping[int, tuple[Plain, Plain]], libraries: Collection[str]) -> None:
-    """Has modules that took a function by its name before, as `from torch import randn` does, call what stands for it now.
+    """Replaces functions in modules that took them by name earlier, e.g. by `from torch import randn`.
 
     Args:
-        made: By the identity of each function: the function, and what stands for it.
-        libraries: What the functions are of, which calls its own as before.
+        made: By the identity of each function: the function, and its replacement.
+        libraries: The libraries of these functions, whose own modules stay unchanged.
     """
     for module in list(sys.modules.values()):
         if not isinstance(module, types.ModuleType) or module.__name__.partition(".")[0] in libraries:
@@ -91,7 +91,7 @@ def _replace(made: Mapping[int, tuple[Plain, Plain]], libraries: Collection[str]
 
 
 DRAWS = Draws()
-"""The draws of this process. It cannot be passed as an argument: a user's file imports the functions that draw from the
+"""The draws of this process. They cannot be passed as an argument: a user's file imports the functions that draw from the
 library, keeps them, and calls them without an argument of ours. So the state that they check is as global as the library, and
 the last setting applies to the whole process.
 """

@@ -15,10 +15,10 @@ from samestep.common.workload.optimizers.spec import OptimizerSpec
 class InitialWeights(Mapping[str, np.ndarray]):
     """Parameter name -> float64 array, which is drawn at each access and not kept.
 
-    A process that holds only a shard of the model draws one parameter, keeps its part, and drops the rest.
+    A process that holds only a shard of the model draws a parameter, keeps its part, and drops the rest.
 
     Attributes:
-        params: The shape and the spread of every parameter.
+        params: The shape and the standard deviation of every parameter.
         seed: The seed of the run.
     """
 
@@ -38,12 +38,12 @@ class InitialWeights(Mapping[str, np.ndarray]):
 def draw(name: str, param: Param, seed: int) -> np.ndarray:
     """Draws the initial values of one parameter.
 
-    Each parameter has its own stream, from (seed, name), so a process can draw only what it holds. Values are drawn in float64
-    and rounded once to numbers that float32 can represent, so both dtypes start bit-equal.
+    Each parameter has its own random stream, seeded by (seed, name), so a process can draw only what it holds. Values are drawn
+    in float64 and rounded once to numbers that float32 can represent, so runs in both dtypes start from the same numbers.
 
     Args:
         name: The name of the parameter.
-        param: Its shape and spread.
+        param: The shape and the standard deviation of the parameter.
         seed: The seed of the run.
     """
     if not param.std:
@@ -51,7 +51,7 @@ def draw(name: str, param: Param, seed: int) -> np.ndarray:
     stream = np.random.default_rng([seed, zlib.crc32(name.encode())])
     value = stream.normal(scale=param.std, size=param.shape)
     value += param.constant
-    value[...] = value.astype(np.float32)  # in place: a large parameter takes no second float64 array
+    value[...] = value.astype(np.float32)  # in place, so a large parameter needs no second float64 array
     return value
 
 
@@ -62,7 +62,7 @@ def initial_weights(model: ModelSpec, seed: int) -> Mapping[str, np.ndarray]:
         model: The spec of the model.
         seed: The seed of the run.
     """
-    if (folder := model.facts.folder) is not None:  # its own framework drew them when it was described
+    if (folder := model.facts.folder) is not None:  # its framework drew them when the model was described
         return read_initial(folder, "params", model.params())
     return InitialWeights(model.params(), seed)
 
@@ -78,10 +78,10 @@ def init(model: ModelSpec, seed: int) -> dict[str, np.ndarray]:
 
 
 def empty_slots(optimizer: OptimizerSpec, params: Mapping[str, Param]) -> dict[str, dict[str, np.ndarray]]:
-    """Makes optimizer state of zeros: an array for each slot that a parameter has.
+    """Makes optimizer state of zeros: an array for each slot of each parameter.
 
     Args:
-        optimizer: The optimizer, which says what it keeps.
+        optimizer: The optimizer, which defines the slots.
         params: The parameters by name.
     """
     state = {name: optimizer.state(param) for name, param in params.items()}

@@ -11,16 +11,16 @@ Returned = TypeVar("Returned")
 
 
 def call_printing(function: Callable[..., Returned], *arguments: object) -> Returned:
-    """Calls a user's code, which must leave the outputs open.
+    """Calls a user's code, which must leave the standard outputs open.
 
-    A file or a connection that is opened later would get the number of a closed output, and everything that is printed.
+    A file or a connection that is opened later would get the file descriptor of a closed output, and everything that is printed.
 
     Args:
         function: The function to call.
         *arguments: The arguments of the call.
 
     Raises:
-        ConfigError: It closes standard output or standard error.
+        ConfigError: The code closes standard output or standard error.
     """
     try:
         returned = function(*arguments)
@@ -32,7 +32,7 @@ def call_printing(function: Callable[..., Returned], *arguments: object) -> Retu
 
 
 def _reopen(number: int) -> bool:
-    """Opens a file descriptor that is closed, to nowhere; returns whether it was."""
+    """Redirects a closed file descriptor to the null device; returns whether it was closed."""
     try:
         os.fstat(number)
     except OSError:

@@ -21,15 +21,15 @@ Stages = tuple[tuple[Segment, ...], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """How a schedule places its stages.
+    """The placement and the order of a schedule's stages.
 
     Attributes:
         stages_per_rank: The number of stages of each rank.
-        v_shaped: Whether the stages go down the ranks and back up: rank 0 holds the first and the last.
-        fills_stages: Whether it needs a micro-batch for each stage.
-        in_rounds: Whether it takes its micro-batches in equal rounds of at least one for each rank.
-        delays_weights: Whether it computes the gradients by the weights separately from those by the inputs, and later.
-        holds_all: Whether it takes all micro-batches forward before it takes any back, so that the more, the more are in flight.
+        v_shaped: Whether the stages go down the ranks and back up, so rank 0 holds the first and the last stage.
+        fills_stages: Whether it needs at least as many micro-batches as stages.
+        in_rounds: Whether it runs its micro-batches in equal rounds, each with at least one micro-batch per rank.
+        delays_weights: Whether it computes weight gradients separately from input gradients, and later.
+        holds_all: Whether it runs all forward passes before the first backward pass, so all micro-batches are in flight at once.
     """
 
     stages_per_rank: int = 1
@@ -61,16 +61,16 @@ SCHEDULES: Mapping[str, Schedule] = {
 }
 
 
-@functools.lru_cache(maxsize=8)  # every rank of a pipeline asks
+@functools.lru_cache(maxsize=8)  # every rank of a pipeline calls it
 def group_segments(segments: tuple[Segment, ...], num_stages: int) -> Stages:
-    """Groups segments into contiguous stages whose largest has the fewest FLOPs possible.
+    """Groups segments into contiguous stages, such that the largest has as few FLOPs as possible.
 
-    Of several optimal groupings, all of whose prefixes are optimal as well, it takes the first in the order of their stages'
-    starts. A thousand segments take a fraction of a second.
+    Among several optimal groupings, it chooses the one whose stages' starts come first in lexicographic order, of those whose
+    prefixes are optimal as well. A thousand segments take a fraction of a second.
 
     Args:
         segments: The segments of a model, in order; at least `num_stages`.
-        num_stages: Pipeline ranks x stages per rank.
+        num_stages: The number of pipeline ranks x stages per rank.
     """
     total = [0, *itertools.accumulate(segment.flops for segment in segments)]
     ends = range(1, len(segments) - num_stages + 2)
@@ -90,17 +90,17 @@ def group_segments(segments: tuple[Segment, ...], num_stages: int) -> Stages:
 
 
 def stages_of_ranks(model: ModelSpec, schedule: str, mesh: Mesh) -> tuple[Stages, ...]:
-    """Returns the stages that each rank of a pipeline holds; without a pipeline, those of the only rank.
+    """Returns the stages that each rank of a pipeline holds; without a pipeline, those of a single rank.
 
     Args:
         model: The model.
         schedule: A key of `SCHEDULES`.
-        mesh: All devices.
+        mesh: The mesh of all devices.
     """
     return _stages_of_ranks(model, schedule, mesh.parts("layers"))
 
 
-@functools.lru_cache(maxsize=64)  # a search asks for many pipelines of a model
+@functools.lru_cache(maxsize=64)  # a search considers many pipelines of a model
 def _stages_of_ranks(model: ModelSpec, schedule: str, num_ranks: int) -> tuple[Stages, ...]:
     holders = SCHEDULES[schedule].stage_ranks(num_ranks)
     stages = list(zip(group_segments(model.segments(), len(holders)), holders, strict=True))
@@ -108,15 +108,15 @@ def _stages_of_ranks(model: ModelSpec, schedule: str, num_ranks: int) -> tuple[S
 
 
 def _last_starts(total: Sequence[int], costs: Mapping[int, int], places: Mapping[int, int]) -> dict[int, int]:
-    """Returns where the last stage starts, for every end of a grouping into one stage more.
+    """Returns where the last stage starts, for every end of a grouping with one more stage.
 
-    The largest of the earlier stages grows with the start of the last stage, whose own FLOPs shrink. So the best starts
-    are neighbours, around the one where these cross.
+    With a later start of the last stage, the largest of the earlier stages grows and the last stage shrinks. So the best starts
+    are adjacent, around the one at which the two cross.
 
     Args:
-        total: The FLOPs of all segments before each.
-        costs: End -> the FLOPs of the largest stage, one stage fewer.
-        places: End -> the place of that grouping in the order of where its stages start.
+        total: For each segment, the FLOPs of all segments before it.
+        costs: End -> the FLOPs of the largest stage, with one stage fewer.
+        places: End -> the rank of that grouping when groupings are sorted by their stages' starts.
     """
     found: dict[int, int] = {}
     for end in range(min(costs) + 1, max(costs) + 2):
@@ -133,8 +133,8 @@ def server_segments(model: ModelSpec) -> tuple[tuple[Segment, ...], tuple[Segmen
     """Returns the segments that a parameter server holds, and those that stay on its workers.
 
     Returns:
-        The segments whose parameters are all tables with one row per example, and the others; if there are no such tables, all
-        segments and none.
+        The segments whose parameters are all tables with one row looked up per example, and the others; if there are no such
+        tables, all segments and none.
     """
     segments = model.segments()
     lookups = {s.name: [param.lookups for param in parameters_of(model, s).values()] for s in segments}

@@ -1,4 +1,4 @@
-"""Models as their papers describe them, for predictions: nobody trains them here."""
+"""Models as described by their papers, for predictions: they are not trained here."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from samestep.common.workload.optimizers.table import DEFAULT
 from samestep.common.workload.workload import Workload
 
 _RATES = {DEFAULT: 2**-13}
-"""A size that affects no prediction."""
+"""A learning rate, which affects no prediction."""
 
 
 def _published(name: str, table: dict) -> Workload:
-    """Makes a workload of a table of `published.toml`: the sizes of the model, the global batch and the source."""
+    """Makes a workload from a table of `published.toml`: the sizes of the model, the global batch size and the source."""
     batch_size, source = table.pop("batch_size"), table.pop("source")
     return Workload(name, DecoderSpec(**table), SyntheticSpec(), "bits_per_token", _RATES, batch_size, 1, source)
 

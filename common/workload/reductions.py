@@ -1,6 +1,6 @@
-"""Reductions: a batch's loss is the sum of the losses that a user's function returns, divided by one number.
+"""Reductions: the loss of a batch is the sum of the losses that a user's function returns, divided by one number.
 
-That number belongs to the GLOBAL batch, so shards and micro-batches add up to the same loss.
+That number belongs to the GLOBAL batch, so the parts of shards and micro-batches add up to the same loss.
 """
 
 import math
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 TARGETS, EXAMPLES, MEAN, SUM = REDUCTIONS
 OWN = "own"
-"""The name in a description of a reduction that the file gives as a function."""
+"""The name in a description for a reduction that the file gives as a function."""
 _ADDS = 1e-9
 """The relative error that a sum may have."""
 Divide = Callable[[Array], float]
-"""The targets of a whole batch -> the divisor of the sum of its losses."""
+"""The targets of a whole batch -> the number by which the sum of its losses is divided."""
 
 
 def varies(model: ModelSpec) -> bool:
-    """Returns whether batches of one size are divided by different numbers."""
+    """Returns whether batches of the same size may have different divisors."""
     return ignores_targets(model) or model.facts.reduction == OWN
 
 
 def fixed_divisor(model: ModelSpec, examples: int) -> int:
-    """Returns the divisor of the losses of a batch, if all batches of one size have the same.
+    """Returns the divisor of the losses of a batch, provided that all batches of one size have the same divisor.
 
     Args:
         model: The model.
@@ -41,7 +41,7 @@ def fixed_divisor(model: ModelSpec, examples: int) -> int:
 
 
 def divisor(model: ModelSpec, framework: str, batch: "Batch") -> float:
-    """Returns the divisor of the losses of a batch, if it depends on the batch's targets.
+    """Returns the divisor of the losses of a batch, which may depend on the batch's targets.
 
     Args:
         model: The model.
@@ -52,11 +52,11 @@ def divisor(model: ModelSpec, framework: str, batch: "Batch") -> float:
 
 
 def correction(model: ModelSpec, framework: str, batch: "Batch") -> float:
-    """Returns the factor that corrects a loss that was divided as if all batches had one divisor.
+    """Returns the factor that corrects a loss that was divided as if all batches had the same divisor.
 
     Args:
         model: The model.
-        framework: That of this process.
+        framework: The framework of this process.
         batch: The GLOBAL batch.
     """
     return fixed_divisor(model, len(batch.indices)) / divisor(model, framework, batch)
@@ -67,7 +67,7 @@ def divisor_of(model: ModelSpec, framework: str, targets: Array) -> float:
 
     Args:
         model: A user's model.
-        framework: That of this process.
+        framework: The framework of this process.
         targets: The targets of the examples.
     """
     if model.facts.reduction != OWN:
@@ -76,11 +76,11 @@ def divisor_of(model: ModelSpec, framework: str, targets: Array) -> float:
 
 
 def own_counts(model: ModelSpec, framework: str, targets: Array) -> list[float]:
-    """Returns what each of some examples contributes to the divisor that the user's function computes for all.
+    """Returns how much each of some examples contributes to the divisor that the user's function computes for all of them.
 
     Args:
         model: A user's model, whose reduction is a function.
-        framework: That of this process.
+        framework: The framework of this process.
         targets: The targets of the examples.
 
     Raises:
@@ -113,11 +113,11 @@ def own_divisor(divide: Divide, source: str, targets: Array) -> float:
 
     Args:
         divide: The function.
-        source: Where it is declared, for messages.
+        source: The source of the model, for messages.
         targets: The targets of a batch.
 
     Raises:
-        ConfigError: It fails, or returns no number above 0.
+        ConfigError: The function fails, or does not return a number above 0.
     """
     from samestep.common.workload.declared import call_user  # here: only a user's function is called
 
@@ -137,11 +137,11 @@ def own_divisor(divide: Divide, source: str, targets: Array) -> float:
 def metric_of(
     model: ModelSpec, framework: str, loss: Callable[[Array, Array], float]
 ) -> Callable[[Array, Array], float]:
-    """Makes a metric of a user's own loss on all held-out examples; NaN if the loss takes more than outputs.
+    """Makes the metric that is the user's own loss on all held-out examples; NaN if the loss needs more than the outputs.
 
     Args:
         model: The model.
-        framework: That of this process.
+        framework: The framework of this process.
         loss: Sums the losses of outputs and targets.
     """
     if model.facts.returns == "several":
@@ -150,15 +150,15 @@ def metric_of(
 
 
 def times(model: ModelSpec, examples: int) -> int:
-    """Returns how often a user's loss for some examples counts in the sum.
+    """Returns the factor with which a user's loss for some examples enters the sum.
 
     Args:
         model: The model.
-        examples: The number of examples; a mean counts once for each.
+        examples: The number of examples, which is the factor of a mean.
     """
     return examples if model.facts.reduction == MEAN else 1
 
 
 def is_mean_of_own(model: ModelSpec) -> bool:
-    """Returns whether a model computes a mean itself, over the number that the user's function counts."""
+    """Returns whether a model itself computes a mean, over the number that the user's function counts."""
     return model.loss == RETURNED and model.facts.reduction == OWN

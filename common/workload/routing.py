@@ -1,7 +1,7 @@
-"""What strategies that send tokens to experts measure in an observed step, since only the router decides it.
+"""What strategies that send tokens to experts measure in an observed step, since it depends on the router.
 
-It is the number of tokens that the experts of a rank took, in all and for each block, whose number follows a slash; and the
-number of a rank's tokens that went to experts of other ranks, counted once for each such expert.
+These are the number of tokens that the experts of a rank took, in total and for each block (after a slash, the block's number),
+and the number of a rank's tokens that went to experts of other ranks, counted once for each such expert.
 """
 
 TAKEN, AWAY = "expert_tokens", "tokens_away"

@@ -1,6 +1,6 @@
-"""What the parts of a model keep between the forward and the backward pass, for `common/costs/saved_activations/` to add up.
+"""What the parts of a model keep between the forward and the backward pass; `common/costs/saved_activations/` adds it up.
 
-Each framework has lists there, and its FrameworkInfo says which one applies to a run.
+Each framework has lists there, and its FrameworkInfo selects the list for a run.
 """
 
 import dataclasses
@@ -12,17 +12,17 @@ from samestep.common.workload.models.spec import ModelSpec, Segment
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """What one part of a model keeps for each example, in elements unless bytes are named.
+    """What one part of a model keeps for each example, in elements unless the name says bytes.
 
     Attributes:
-        whole: What every rank of the axis `tensor` keeps whole.
-        parts: What is kept in equal parts along it.
-        sequence: What is kept in equal parts along it if the sequence is split as well, and whole otherwise.
-        batch_bytes: What is kept of the batch itself; micro-batches are views of the same memory.
-        fixed_bytes: What is kept for each micro-batch, for any number of examples.
-        copied_bytes: Copies of split kernels, for each micro-batch, in equal parts along `tensor`.
-        statistics_bytes: The statistics of the batch, for each micro-batch, which frozen layers do not keep.
-        masks: The bytes of masks, one for each number that may be dropped: whole, in parts, and by the sequence, as above.
+        whole: Elements that every rank of the axis `tensor` keeps whole.
+        parts: Elements that are kept in equal parts along that axis.
+        sequence: Elements that are kept in equal parts along it if the sequence is split as well, and whole otherwise.
+        batch_bytes: Bytes of the batch itself that are kept; micro-batches are views of the same memory.
+        fixed_bytes: Bytes that are kept for each micro-batch, for any number of examples.
+        copied_bytes: Bytes of copies of split kernels, for each micro-batch, in equal parts along `tensor`.
+        statistics_bytes: Bytes of the statistics of the batch, for each micro-batch, which frozen layers do not keep.
+        masks: Bytes of masks, one for each number that may be dropped: whole, in parts, and by sequence, as above.
     """
 
     whole: int = 0
@@ -39,7 +39,7 @@ class Kept:
 
         Args:
             num_parts: The size of the axis `tensor`.
-            splits_sequence: Whether the sequence is split along it.
+            splits_sequence: Whether the sequence is split along that axis.
         """
         elements, masks = (
             whole + parts // num_parts + sequence // (num_parts if splits_sequence else 1)
@@ -51,9 +51,9 @@ class Kept:
         """Returns the same layer with its outputs normalized over the batch.
 
         Args:
-            elements: The elements of its outputs, for one example.
-            fixed_bytes: What the normalization keeps for a micro-batch, for any number of examples.
-            statistics_bytes: What else it keeps for a micro-batch unless it is frozen.
+            elements: The number of elements in its outputs, for one example.
+            fixed_bytes: The bytes that the normalization keeps for each micro-batch, for any number of examples.
+            statistics_bytes: The further bytes that it keeps for each micro-batch unless it is frozen.
         """
         return dataclasses.replace(
             self,
@@ -64,27 +64,27 @@ class Kept:
 
 
 LOSS = "loss"
-"""The name under which the loss stands beside the segments."""
+"""The name of the loss among the segments."""
 BEHIND = "/behind"
 """The suffix of a segment's name for what its operations after its last parameters keep. If a stage ends with the segment, the
-gradient by the stage's weights does not need it."""
+stage's weight gradients do not need it."""
 AHEAD = "/ahead"
 """The suffix of a segment's name for what it keeps of its input, unless the segment before it is on the same device and keeps
 the same memory as its output."""
 KeptBySegment = Callable[..., dict[str, Kept]]
-"""(spec of its model, bytes of a number) -> what each segment and the loss keep, from the spec's sizes alone."""
+"""(spec of the model, bytes of a number) -> what each segment and the loss keep, from the sizes of the spec alone."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SavedLists:
-    """How a framework keeps activations, in one way of computing.
+    """The activations that a framework keeps, for one way of computing.
 
     Attributes:
-        kept: Name of a model -> what its segments and its loss keep.
-        in_order: Whether an accumulation step goes backward before the next one goes forward.
+        kept: The name of a model -> what its segments and its loss keep.
+        in_order: Whether the backward pass of an accumulation step comes before the forward pass of the next one.
         keeps_keys: Whether a segment that is recomputed keeps the keys of its masks.
-        copies: Whether a product that is recomputed may keep a copy of its input, in another type.
-        units: The size of a number that a segment returns, in numbers of the products' type.
+        copies: Whether a product that is recomputed may keep a copy of its input, in another dtype.
+        units: (model, segment) -> the size of a number that the segment returns, relative to the products' dtype.
     """
 
     kept: Mapping[str, KeptBySegment]
@@ -96,11 +96,11 @@ class SavedLists:
 
 @functools.lru_cache(maxsize=64)
 def keep_all(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
-    """Lists what segments and the loss keep.
+    """Returns what the segments and the loss of a model keep.
 
     Args:
-        lists: Those of the framework.
-        model: The spec.
-        item_bytes: The bytes of a number, as products take it.
+        lists: The lists of the framework.
+        model: The spec of the model.
+        item_bytes: The bytes of a number in the products' dtype.
     """
     return lists.kept[model.name](model, item_bytes)

@@ -1,4 +1,4 @@
-"""The neutral split table: the axis along which each parameter may be cut, for tensor parallelism in both frameworks."""
+"""The neutral split table: the axis along which each parameter may be split for tensor parallelism, in both frameworks."""
 
 import functools
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.models.spec import ModelSpec
 
 
-@functools.lru_cache(maxsize=64)  # a deep model has thousands of parameters, and every stage of a pipeline asks
+@functools.lru_cache(maxsize=64)  # a deep model has thousands of parameters, and every stage of a pipeline calls it
 def even_split_table(model: ModelSpec, parts: int) -> Mapping[str, int]:
-    """Returns parameter name -> the axis along which it is cut into equal parts; all others stay whole.
+    """Returns parameter name -> the axis along which it is split into equal parts; all other parameters stay whole.
 
-    A table whose rows do not divide stays whole.
+    A table stays whole if its rows do not divide evenly.
 
     Args:
         model: The spec of the model.
         parts: The number of parts of each parameter.
 
     Raises:
-        ConfigError: Another parameter, or a group of its indices, does not divide.
+        ConfigError: Another parameter, or the groups of its indices, do not divide evenly.
     """
     table = {}
     for name, param in model.params().items():

@@ -1,4 +1,4 @@
-"""The workloads by name, and the one resolver from a name to a Workload."""
+"""The workloads by name, and the only function that makes a Workload from a name."""
 
 import dataclasses
 import functools
@@ -16,13 +16,13 @@ from samestep.common.workload.workload import Workload
 Spec = TypeVar("Spec", ModelSpec, DataSpec)
 
 _REGRESSION_RATES = {"adamw": 2**-9, "sgd": 2**-9}
-"""The rates for regressions: with those for classes sgd diverges, since a squared error is steeper the larger its targets are.
+"""The learning rates for regressions. With those for classes, SGD diverges, since a squared error is steeper for larger targets.
 AdamW does not depend on that."""
 
 MAX_SIZE = 2**31 - 1
 """The largest size: frameworks count the elements along a dimension in 31 bits."""
 MAX_LAYERS = 1000
-"""The most layers: each is built, named and described one by one, and the deepest models in use have about 100."""
+"""The largest number of layers: each is built, named and described separately, and the deepest models in use have about 100."""
 
 _MLP, _CNN, _GPT, _RANKER = "mlp:MlpSpec", "cnn:CnnSpec", "transformer:TransformerSpec", "ranker:RankerSpec"
 _SYNTHETIC = "synthetic:SyntheticSpec"
@@ -38,13 +38,13 @@ WORKLOADS: Mapping[str, tuple[str, Mapping[str, Scalar], str, str, Mapping[str, 
     "synthetic-ranker": (_RANKER, {}, _SYNTHETIC, "auc", {"adamw": 2**-10, "sgd": 0.01}, 192, 50),
     "synthetic-regression": (_MLP, _REGRESSION, _SYNTHETIC, "root_mean_squared_error", _REGRESSION_RATES, 96, 50),
 }
-"""Name -> the spec of the model with its settings and that of the data, in modules of `models` and `data` that are imported on
-demand; then metric, rates, batch size and steps."""
+"""Name -> the model's spec, its settings and the data's spec, in modules of `models` and `data` that are imported on demand; then
+the metric, the learning rates, the batch size and the number of steps."""
 
 
 @functools.cache
 def workload_named(name: str) -> Workload:
-    """Makes the workload of a name, which may be that of a published model.
+    """Makes the workload of a name, which may be the name of a published model.
 
     Raises:
         ConfigError: There is no such workload.
@@ -54,7 +54,7 @@ def workload_named(name: str) -> Workload:
         spec = pkgutil.resolve_name(f"{__package__}.models.{model}")(**fields)
         split = pkgutil.resolve_name(f"{__package__}.data.{data}")()
         return Workload(name, spec, split, metric, rates, batch_size, steps)
-    from samestep.common.workload.published import PUBLISHED  # here: nobody trains them
+    from samestep.common.workload.published import PUBLISHED  # here: they are only needed for predictions
 
     if name not in PUBLISHED:
         raise unknown("workload", name, (*WORKLOADS, *PUBLISHED))
@@ -62,13 +62,13 @@ def workload_named(name: str) -> Workload:
 
 
 def resolve(spelling: str, path: str | None = None) -> Workload:
-    """Finds a workload by name, sets its fields, and puts it on the user's data if there are any.
+    """Finds a workload by name, sets its fields, and replaces its data by the user's if there are any.
 
     A field is set in every spec (model or data) that has it. A model follows its data, except in fields that may exceed them.
 
     Args:
-        spelling: As in `synthetic-gpt+layers=12`.
-        path: The user's own arrays, a .npz file.
+        spelling: The workload with its settings, such as `synthetic-gpt+layers=12`.
+        path: The user's data, a .npz file.
 
     Raises:
         ConfigError: There is no such workload or field, or model and data do not fit.
@@ -93,7 +93,7 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
         )
     for field, size in sizes.items():
         for spec in (model, data):
-            if (kept := getattr(spec, field, size)) != size:  # it would be ignored without a word
+            if (kept := getattr(spec, field, size)) != size:  # it would be ignored silently
                 remedy = f"give {kept} or more" if field in roomy else f"leave out +{field}="
                 raise ConfigError(f"'{field}={fields[field]}' does not fit the data, which need {kept}; {remedy}.")
     if path is not None:
@@ -105,8 +105,8 @@ def size_names(spelling: str, path: str | None = None) -> list[str]:
     """Returns the sizes and features of a workload's model and data that can be set.
 
     Args:
-        spelling: As for `resolve`, like the next one.
-        path: The user's own arrays.
+        spelling: As in `resolve`.
+        path: As in `resolve`.
 
     Raises:
         ConfigError: There is no such workload.
@@ -116,10 +116,10 @@ def size_names(spelling: str, path: str | None = None) -> list[str]:
 
 
 def resize(spelling: str, sizes: Mapping[str, str]) -> str:
-    """Spells a workload with other sizes.
+    """Returns the spelling of a workload with other sizes.
 
     Args:
-        spelling: As for `resolve`.
+        spelling: As in `resolve`.
         sizes: The sizes to set, as the user wrote them.
     """
     name, fields = split_spelling(spelling)
@@ -133,10 +133,10 @@ def _user_data(path: str) -> DataSpec:
 
 
 def title(spelling: str, path: str | None) -> str:
-    """Returns a title of what is trained: the workload, or with the user's data, its model and their file.
+    """Returns a title for a workload: its spelling, or with the user's data, its model and the name of their file.
 
     Args:
-        spelling: As for `resolve`, or the name of the user's model.
+        spelling: As in `resolve`, or the name of the user's model.
         path: The user's data.
     """
     name, plus, fields = spelling.partition("+")
@@ -150,7 +150,7 @@ def title(spelling: str, path: str | None) -> str:
 
 
 def _for_targets(workload: Workload, model: ModelSpec) -> Workload:
-    """Returns the workload with the metric, and for a regression the rates, that suit the user's targets."""
+    """Returns the workload with the metric that suits the user's targets, and for a regression with the rates that do."""
     if model.loss == "mean_squared_error":
         return dataclasses.replace(workload, metric="root_mean_squared_error", learning_rates=_REGRESSION_RATES)
     of_classes = "bits_per_token" if model.targets().shape else "accuracy"  # tokens need not be bytes

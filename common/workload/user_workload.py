@@ -9,16 +9,16 @@ from samestep.common.workload.optimizers.table import DEFAULT, USER, optimizer_n
 from samestep.common.workload.workload import Workload
 
 BATCH_SIZE, STEPS = 48, 50
-"""The defaults: 48 divides among 2, 3, 4, 6 and 8 devices."""
+"""The defaults; 48 divides evenly among 2, 3, 4, 6 and 8 devices."""
 
 
 def user_workload(asked: str, described: str | None, data: str | None, seed: int) -> Workload:
     """Makes the workload of a request that names the user's model.
 
     Args:
-        asked: The model, as the user named it.
+        asked: The model as the user named it.
         described: The folder of its description.
-        data: The data, as the user named them.
+        data: The data as the user named them.
         seed: The seed of the run.
 
     Raises:

@@ -14,17 +14,17 @@ from samestep.common.workload.optimizers.table import optimizer_named
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """What is trained, with defaults for how.
+    """A model and its data, with defaults for training it.
 
     Attributes:
-        name: As the user spelled it.
+        name: The name as the user spelled it.
         model: The model's spec.
         data: The data set's spec.
-        metric: A name in `judging.metrics`, or that of a user's metric.
-        learning_rates: Optimizer name -> default rate, where it is not the optimizer's own; the default optimizer first.
-        batch_size: Default GLOBAL batch size.
-        steps: Default number of steps.
-        source: For a published model, which can be predicted but not run, where its sizes come from; "" for all others.
+        metric: A name in `judging.metrics`, or the name of a user's metric.
+        learning_rates: Optimizer name -> default rate, if it differs from the optimizer's own; the default optimizer comes first.
+        batch_size: The default GLOBAL batch size.
+        steps: The default number of steps.
+        source: For a published model, which can be predicted but not run, the source of its sizes; "" for all others.
     """
 
     name: str
@@ -38,21 +38,21 @@ class Workload:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Returns the SHA-256 of the numbers of the model, the data set and the metric, without the name."""
+        """The SHA-256 of the numbers of the model, the data set and the metric, without the name."""
         described = [_described(self.model), _described(self.data), self.metric]
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
     def learning_rate(self, optimizer: str) -> float:
-        """Returns the default rate of one of our optimizers, or of the user's."""
+        """Returns the default learning rate of one of our optimizers, or of the user's."""
         given = self.learning_rates
         return given[optimizer] if optimizer in given else optimizer_named(optimizer).default_rate
 
 
 def _described(spec: ModelSpec | DataSpec) -> list[object]:
-    # What most arrays lack is left out: it came later, and digests are kept.
+    # `several` is left out where it is empty, since most arrays lack it and stored digests must stay valid.
     fields = dataclasses.asdict(spec, dict_factory=lambda pairs: {k: v for k, v in pairs if v or k != "several"})  # pyrefly: ignore
     fields.pop("path", None)  # the user's file counts by its contents
-    for name, feature in flags(spec).items():  # one that is off leaves the digest of an older result as it is
+    for name, feature in flags(spec).items():  # a feature that is off must not change the digest of older results
         if fields[name] == feature.default:
             del fields[name]
     return [spec.name, fields]

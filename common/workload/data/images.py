@@ -1,4 +1,4 @@
-"""Grey images, read from the compressed table of an installed package; every fifth is held out.
+"""Gray-scale images, read from the compressed table of an installed package; every fifth image is held out.
 
 References:
     Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998; LeCun, Cortes
@@ -24,11 +24,11 @@ class DigitsSpec:
     is_random: ClassVar[bool] = False
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
-        """The model follows the data."""
+        """Makes the sizes of the model follow the data."""
         return model.fitted(DataSizes((8, 8, 1), 10)), self
 
     def num_examples(self) -> int:
-        """As many as there are in the data."""
+        """Returns the number of training examples in the data."""
         return len(load(self).train_inputs)
 
     def load(self) -> Split:
@@ -46,11 +46,11 @@ class Mnist5kSpec:
     is_random: ClassVar[bool] = False
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
-        """The model follows the data."""
+        """Makes the sizes of the model follow the data."""
         return model.fitted(DataSizes((28, 28, 1), 10)), self
 
     def num_examples(self) -> int:
-        """As many as there are in the data."""
+        """Returns the number of training examples in the data."""
         return len(load(self).train_inputs)
 
     def load(self) -> Split:
@@ -61,12 +61,12 @@ class Mnist5kSpec:
 
 
 def _decode(source: bytes, side: int, levels: int) -> Split:
-    """Images [side, side, 1] of values from 0 to 1.
+    """Decodes images [side, side, 1] with values from 0 to 1, and their classes.
 
     Args:
-        source: A gzipped table of whole numbers, separated by commas: one row an image, its pixels, then its class.
-        side: Height and width in pixels.
-        levels: What the pixels are divided by; a power of two (dyadic), so that they are exact in both dtypes.
+        source: A gzipped table of whole numbers separated by commas: one row per image, with its pixels and then its class.
+        side: The height and width in pixels.
+        levels: The divisor of the pixels; a power of two, so the quotients are exact in both dtypes.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""English technical prose as bytes: the Python language reference that comes with every Python.
+"""English technical prose as bytes: the Python language reference that is part of every Python.
 
 The text changes with the Python version, so its hash is part of every result: never compare runs across hashes.
 """
@@ -27,15 +27,15 @@ class ProseSpec:
     ignored: float = flag(0.0, "as of the model", least=0, most=0.5)
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
-        """The model follows the data."""
+        """Makes the sizes of the model follow the data."""
         return model.fitted(DataSizes((self.context,), VOCABULARY)), self
 
     def num_examples(self) -> int:
-        """As many as there are in the data."""
+        """Returns the number of training examples in the data."""
         return len(load(self).train_inputs)
 
     def load(self) -> Split:
-        """Reads `pydoc_data/topics.py`; every fifth topic is held out, repeated paragraphs are dropped."""
+        """Reads `pydoc_data/topics.py`. Every fifth topic is held out, and repeated paragraphs are dropped."""
         lacking = "this Python lacks pydoc_data: install its documentation topics, or use another Python"
         split = cached(
             read_bytes(package_file("pydoc_data", "topics.py", lacking), PACKAGED_BYTES), _decode, self.context

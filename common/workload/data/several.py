@@ -1,6 +1,6 @@
-"""Inputs of several arrays: they are passed as one array, whose records hold an example's part of each.
+"""Combines several input arrays into one, whose records hold an example's part of each array.
 
-So code that cuts, shuffles or gathers examples does not need to know about them. Only a mirror takes them apart again.
+So code that splits, shuffles or gathers examples needs no special case. Only a mirror separates the arrays again.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ Taken = TypeVar("Taken")
 
 
 def together(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Makes one array of several; its records hold an example's part of each.
+    """Combines several arrays into one, whose records hold an example's part of each array.
 
     Args:
         arrays: Each [examples, ...], by name.
@@ -30,16 +30,16 @@ def together(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def apart(array: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the several arrays by name; a single one has the name ""."""
+    """Returns the combined arrays by name; a single array has the name ""."""
     names = array.dtype.names
     return {"": array} if names is None else {name: np.ascontiguousarray(array[name]) for name in names}
 
 
 def each(array: np.ndarray, take: Callable[[np.ndarray], Taken]) -> Taken | dict[str, Taken]:
-    """Applies a function to an array, or to each of several; these come back by name.
+    """Applies a function to an array, or to each of several combined ones, whose results are returned by name.
 
     Args:
-        array: The array from a data set.
+        array: An array of a data set.
         take: The function, which gets plain arrays.
     """
     if array.dtype.names is None:

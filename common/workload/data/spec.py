@@ -13,13 +13,13 @@ class DataSpec(Protocol):
     """A data set as plain numbers.
 
     Attributes:
-        name: Its name in tables.
-        is_random: Whether it is drawn at random, so nothing about held-out examples can be learned.
+        name: The name of the data set in tables.
+        is_random: Whether the data are drawn at random, so nothing about held-out examples can be learned.
     """
 
     name: ClassVar[str]
     is_random: ClassVar[bool]
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]  # as every spec is one
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]  # every spec is a dataclass
 
     def fit(self, model: ModelSpec) -> "tuple[ModelSpec, DataSpec]":
         """Makes model and data agree on their sizes: a model follows real data, synthetic data follow the model."""
@@ -28,12 +28,12 @@ class DataSpec(Protocol):
         """Returns the number of examples to train on.
 
         Raises:
-            Unavailable: As for `load`.
+            Unavailable: The data cannot be loaded, as in `load`.
         """
 
     def load(self) -> "Split":
         """Reads the arrays.
 
         Raises:
-            Unavailable: The package that carries the file is not installed.
+            Unavailable: The package that contains the file is not installed.
         """

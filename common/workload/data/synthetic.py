@@ -5,7 +5,7 @@ import math
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    import numpy as np  # only where arrays are made: a prediction does without
+    import numpy as np  # imported only where arrays are made: a prediction needs none
 
 from samestep.common.errors import Unavailable
 from samestep.common.files.reading import memory_bytes
@@ -36,7 +36,7 @@ class SyntheticSpec:
         """Returns the number of examples without drawing them.
 
         Raises:
-            Unavailable: They are larger than this machine's memory.
+            Unavailable: The examples need more memory than this machine has.
         """
         needed = 8 * self.examples * (math.prod(self.inputs.shape) + math.prod(self.targets.shape))
         if needed > memory_bytes():
@@ -47,7 +47,7 @@ class SyntheticSpec:
         return self.examples
 
     def load(self) -> Split:
-        """Draws the arrays; real numbers are float32-representable."""
+        """Draws the arrays. Real numbers are rounded to numbers that float32 can represent."""
         import numpy as np
 
         stream = np.random.default_rng(0)

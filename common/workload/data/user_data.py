@@ -1,4 +1,4 @@
-"""The user's own arrays: `--data file.npz`. The model takes its sizes from them, and real targets make it a regression."""
+"""The user's own arrays: `--data file.npz`. The model takes its sizes from them, and real-valued targets make it a regression."""
 
 import dataclasses
 import math
@@ -16,13 +16,13 @@ from samestep.common.workload.models.spec import ArraySpec, DataSizes, ModelSpec
 
 @dataclasses.dataclass(frozen=True)
 class UserSpec:
-    """The four arrays of a `.npz` file; sizes of inputs and outputs follow from them.
+    """The four arrays of a `.npz` file, which determine the sizes of inputs and outputs.
 
     Attributes:
         path: The file.
         sha256: The SHA-256 of the arrays, by which the workload's digest distinguishes two files.
-        real: Whether the model takes real numbers, so whole ones (scaled images) become real.
-        as_given: Whether the arrays keep their shapes, since the model is the user's as well.
+        real: Whether the model takes real numbers, so whole numbers (scaled images) become real.
+        as_given: Whether the arrays keep their shapes, because the model is the user's as well.
     """
 
     name: ClassVar[str] = "yours"
@@ -34,7 +34,7 @@ class UserSpec:
     as_given: bool = False
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
-        """The model follows the data.
+        """Makes the sizes of the model follow the data.
 
         Raises:
             ConfigError: The model cannot take such data.
@@ -61,14 +61,14 @@ class UserSpec:
         return fitted, dataclasses.replace(fitting, sha256=split.sha256)
 
     def num_examples(self) -> int:
-        """As many as there are in the data."""
+        """Returns the number of training examples in the data."""
         return len(load(self).train_inputs)
 
     def load(self) -> Split:
-        """Reads and checks the arrays; ids become int64, real numbers float32-representable float64.
+        """Reads and checks the arrays. Ids become int64, and real numbers float64 that float32 can represent.
 
         Raises:
-            ConfigError: The file is missing or malformed; the message names what it needs.
+            ConfigError: The file is missing or malformed; the message says what it must contain.
         """
         return read_as_given(self.path) if self.as_given else read(self.path, self.real)
 
@@ -76,7 +76,7 @@ class UserSpec:
         self, name: str, array: np.ndarray, model: ModelSpec, spec: ArraySpec, train_shape: tuple[int, ...]
     ) -> None:
         shape = array.shape[1:]
-        # Real inputs may have any shape that the model flattens, the same one throughout.
+        # Real inputs may have any shape that the model can flatten, as long as all have the same.
         same = shape == train_shape and math.prod(shape) == math.prod(spec.shape)
         fits = same if spec.ids is None and name.endswith("inputs") else shape == spec.shape
         if not fits or (spec.ids is None) != (array.dtype.kind == "f"):
@@ -92,7 +92,7 @@ def _told(model: ModelSpec) -> str:
 
 
 def _remedy(name: str, array: np.ndarray, spec: ArraySpec) -> str:
-    """Returns the line that makes labels of a column of them, or of labels stored as real numbers; "" for anything else."""
+    """Returns the code that turns a column into labels, or labels stored as real numbers into integers; "" for anything else."""
     column = "[:, 0]" if not spec.shape and array.shape[1:] == (1,) else ""
     is_stored = spec.ids is not None and array.dtype.kind == "f" and name.endswith("targets")
     cast = ".astype(int)" if is_stored and (array == np.round(array)).all() else ""

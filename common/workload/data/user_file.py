@@ -1,4 +1,4 @@
-"""Reads the user's `.npz` file, and refuses data on which no model could train, with the line that corrects it."""
+"""Reads the user's `.npz` file, and refuses data that no model can be trained on, with the line that corrects them."""
 
 import functools
 import os
@@ -12,27 +12,27 @@ from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.workload.data.dataset import ARRAYS, Split
 
 LARGE = 16
-"""The largest inputs without a note: initial weights suit inputs of about 1, and larger inputs give a larger initial loss."""
+"""The largest inputs without a note: the initial weights suit inputs of about 1, and larger ones give a larger initial loss."""
 
 NEEDED = f"a .npz file with the arrays {', '.join(ARRAYS)}"
-"""The files that a message asks for."""
+"""A description of the required file, for messages."""
 
 
 def read(path: str, real: bool) -> Split:
-    """Reads and checks the four arrays; grey images get their channel, and a single real target its dimension.
+    """Reads and checks the four arrays. Gray-scale images get a channel dimension, and single real targets their dimension.
 
     Args:
         path: The file.
         real: Whether the model takes real inputs.
 
     Raises:
-        ConfigError: The file is missing or malformed, or holds what cannot be trained on.
+        ConfigError: The file is missing or malformed, or holds data that cannot be used for training.
     """
     return read_once(path, _read, real)
 
 
 def read_once(path: str, make: Callable[..., Split], *how: bool) -> Split:
-    """Reads a file once a process, and again when it has changed.
+    """Reads a file once per process, and again if it has changed.
 
     Args:
         path: The file.
@@ -77,7 +77,7 @@ def check_examples(path: str, arrays: Mapping[str, np.ndarray]) -> None:
         arrays: The arrays by name.
 
     Raises:
-        ConfigError: They do.
+        ConfigError: The numbers of examples differ, or are zero.
     """
     for part in ("train", "test"):
         inputs, targets = arrays[f"{part}_inputs"], arrays[f"{part}_targets"]
@@ -99,16 +99,16 @@ def _clean(path: str, name: str, array: np.ndarray, real: bool) -> np.ndarray:
 
 
 def as_numbers(where: str, array: np.ndarray, real: bool = False, lowest: int = 0) -> np.ndarray:
-    """Returns an array as int64, or as finite float32-representable float64.
+    """Returns an array as int64, or as finite float64 that float32 can represent.
 
     Args:
         where: The name of the array in messages.
-        array: As it was read.
+        array: The array as it was read.
         real: Whether whole numbers become real.
-        lowest: The lowest whole number that is allowed.
+        lowest: The lowest allowed whole number.
 
     Raises:
-        ConfigError: It holds something else.
+        ConfigError: The array holds something else.
     """
     _check_kind(where, array)
     if array.dtype.kind == "f" or real:
@@ -142,7 +142,7 @@ def _check_targets(where: str, name: str, array: np.ndarray, real: bool) -> None
 
 
 def _check_real_inputs(where: str, array: np.ndarray) -> None:
-    """Refuses bytes and their like; of real numbers that are as large a note is made, for they may be meant."""
+    """Refuses large whole numbers, such as bytes. Large real numbers may be intended, so they only get a note elsewhere."""
     if array.dtype.kind == "f" or not array.size:
         return
     largest = max(int(array.max()), -int(array.min()))
@@ -155,7 +155,7 @@ def _check_real_inputs(where: str, array: np.ndarray) -> None:
 
 
 def _rounded(where: str, array: np.ndarray) -> np.ndarray:
-    """Rounds real numbers once to float32."""
+    """Rounds real numbers to float32, and returns them as float64."""
     with np.errstate(over="ignore"):
         rounded = array.astype(np.float32)
     if not np.isfinite(rounded).all():
@@ -164,6 +164,6 @@ def _rounded(where: str, array: np.ndarray) -> np.ndarray:
 
 
 def _with_last(name: str, array: np.ndarray) -> np.ndarray:
-    """Gives grey images their channel, and a single real target its dimension."""
+    """Adds a channel dimension to gray-scale images, and a dimension to single real targets."""
     lacks_last = array.ndim == (1 if name.endswith("targets") else 3) and array.dtype.kind == "f"
     return array[..., None] if lacks_last else array

@@ -1,4 +1,4 @@
-"""What users should know about their data before training; it may be intended, so it is noted and not refused."""
+"""Finds what users should know about their data before training; it may be intended, so it is noted and not refused."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ _MOST_NAMED = 5
 
 
 def notes_on(path: str, model: ModelSpec, split: Split) -> list[str]:
-    """Notes large numbers and labels that look misnumbered, in one line each.
+    """Returns a note on each peculiarity: large numbers, and labels that look misnumbered.
 
     Args:
-        path: The user's file.
-        model: Fitted to it.
-        split: What it holds.
+        path: The path of the user's file.
+        model: The model, fitted to the data.
+        split: The data in the file.
     """
     found = _on_large_numbers(split)
     if model.loss == "mean_squared_error":

@@ -1,8 +1,8 @@
 """BabyCNN: two convolution blocks and a two-layer head, on images [height, width, channels].
 
-The defaults are GELU and average pooling, since no model here has a kink by default: a ReLU or a maximum that rounding tips
+The defaults are GELU and average pooling, because no model here has a kink by default. A ReLU or a maximum that rounding tips
 over changes a gradient by a finite amount, and Adam scales that to the full rate. With them, float32 runs deviate from the
-oracle by 1e-2 within 100 steps; without, they stay within 1e-6. Of equal elements of a window, the maximum is the first.
+oracle by 1e-2 within 100 steps; without them, by at most 1e-6. The maximum of equal elements in a window is the first one.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from samestep.common.workload.models.parameters import linear, norm, stated
 from samestep.common.workload.models.spec import ACTIVATIONS, NORMS, POOLINGS, ArraySpec, DataSizes, Param, Segment
 
 _MOST_CHANNELS = 4
-"""The possible numbers of channels of an image stored channels first: grey, red-green-blue, with or without transparency."""
+"""The largest number of channels of an image: gray, or red-green-blue, with or without transparency."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +39,11 @@ class CnnSpec:
         return (self.image[0] // 4) * (self.image[1] // 4) * 2 * self.filters
 
     def params(self) -> dict[str, Param]:
-        """Returns the parameters: filters stay whole, and the head is cut by column, then by row."""
+        """Returns the parameters. Filters stay whole; the head's layers are split by column and by row."""
         table: dict[str, Param] = {}
         for block, (fan_in, fan_out) in enumerate(((self.image[2], self.filters), (self.filters, 2 * self.filters))):
             table[f"blocks/{block}/kernel"] = Param((3, 3, fan_in, fan_out), "kernel", std=math.sqrt(2 / (9 * fan_in)))
-            if self.norm == "batch":  # which takes away what a bias adds
+            if self.norm == "batch":  # it subtracts what a bias would add
                 table |= norm(f"blocks/{block}/norm", fan_out)
             else:
                 table[f"blocks/{block}/bias"] = Param((fan_out,), "bias")
@@ -52,7 +52,7 @@ class CnnSpec:
         return table
 
     def segments(self) -> tuple[Segment, ...]:
-        """Returns two blocks and two linear layers."""
+        """Returns four segments: two blocks and two linear layers."""
         height, width, channels = self.image
         half, quarter = (height // 2, width // 2), (height // 4, width // 4)
         return (
@@ -65,7 +65,7 @@ class CnnSpec:
         )
 
     def inputs(self) -> ArraySpec:
-        """Returns one image, channels last."""
+        """Returns the shape of an image, channels last."""
         return ArraySpec(self.image)
 
     def targets(self) -> ArraySpec:
@@ -74,11 +74,11 @@ class CnnSpec:
 
     @functools.cached_property
     def facts(self) -> ModelFacts:
-        """What every mirror states of it."""
+        """The facts about the model that every mirror uses."""
         return dataclasses.replace(stated(self), activation=self.activation)
 
     def fitted(self, sizes: DataSizes) -> Self:
-        """Fits the model to images; grey images may lack the dimension of channels."""
+        """Fits the model to images; gray-scale images may lack the dimension of channels."""
         shape = sizes.input_shape if len(sizes.input_shape) == 3 else (*sizes.input_shape, 1)
         if len(shape) == 3 and shape[0] <= _MOST_CHANNELS < min(shape[1:]):
             raise ConfigError(

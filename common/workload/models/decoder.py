@@ -1,18 +1,18 @@
 """A published language model as numbers, for predictions only; no mirror trains it.
 
-Two styles, which between them describe most published decoders:
+There are two styles, which describe most published decoders:
 
-    gpt      layer norms and biases everywhere, learned positions, an mlp of two layers, and a head tied to the table of tokens
-    llama    RMS norms, no biases, rotary positions (no parameters), a gated mlp of three layers, a head of its own
+    gpt      layer norms and biases everywhere, learned positions, an MLP of two layers, and a head tied to the table of tokens
+    llama    RMS norms, no biases, rotary positions (no parameters), a gated MLP of three layers, and an untied head
 
-With `routed_experts` the mlp of every block but the first `dense_layers` is a mixture of gated ones: each token takes `top_k` of
-them, and the shared ones as well. With `key_rank` attention is latent: queries are computed from a vector of `query_rank`
-numbers, keys and values from one of `key_rank`; `rotary_width` numbers of each head are rotated by the position, and all heads
-of keys share them.
+With `routed_experts`, every block but the first `dense_layers` has a mixture of gated MLPs: each token takes `top_k` of them, and
+all the shared ones. With `key_rank`, attention is latent: queries are computed from a vector of `query_rank` numbers, and keys
+and values from one of `key_rank`; `rotary_width` numbers of each head are rotated by the position, and all heads of keys share
+them.
 
-A tied head is counted where the table is. Not counted are the second copy that a pipeline keeps with the last stage, the head's
-own exchanges along `tensor`, norms of queries and keys, and the bias by which a router balances its experts. Each is less than
-1 % for a large model.
+A tied head counts as a part of the table. Not counted are the second copy that a pipeline keeps with the last stage, the head's
+exchanges along `tensor`, norms of queries and keys, and the bias by which a router balances its experts. Each of these is less
+than 1 % for a large model.
 
 References:
     Radford et al. 2019 (GPT-2); Touvron et al., arXiv 2302.13971, section 2.2 (LLaMA); Ainslie et al., arXiv 2305.13245
@@ -34,9 +34,9 @@ _SIZES = {field.name for field in dataclasses.fields(BlockSizes)}
 
 @dataclasses.dataclass(frozen=True)
 class DecoderSpec:
-    """`layers` blocks of attention and an mlp of `hidden` units, on a residual stream of `width`; see the module for `style`.
+    """`layers` blocks of attention and an MLP of `hidden` units, on a residual stream of `width`; see the module for `style`.
 
-    Keys and values have `key_heads` heads, each of which serves as many heads of queries. A head is `head_width` wide; 0 is
+    Keys and values have `key_heads` heads, each of which serves equally many query heads. A head is `head_width` wide; 0 means
     `width / heads`. Each expert has `expert_hidden` units.
     """
 
@@ -74,21 +74,21 @@ class DecoderSpec:
 
     @property
     def of_head(self) -> int:
-        """The width of a head of values; a head of queries is wider by `rotary_width`."""
+        """The width of a value head; a query head is wider by `rotary_width`."""
         return self.head_width or self.width // self.heads
 
     @property
     def first_mixture(self) -> int:
-        """The number of the first block that has a mixture of experts; as many as there are blocks if none has."""
+        """The number of the first block with a mixture of experts; the number of blocks if there is none."""
         return self.dense_layers if self.routed_experts else self.layers
 
     def params(self) -> dict[str, Param]:
-        """Returns the parameters with Megatron's cuts: by column into attention and mlp, by row out of them."""
+        """Returns the parameters with Megatron's splits: by column into attention and MLP, by row out of them."""
         return dict(self._params)
 
     @functools.cached_property
     def _params(self) -> dict[str, Param]:
-        """Made once: a deep model has thousands, and a prediction asks for them many times."""
+        """The parameters, made once: a deep model has thousands, and a prediction asks for them many times."""
         table = {"embedding/tokens/table": Param((self.vocabulary, self.width), "table", split=0, lookups=self.context)}
         if self.style == "gpt":
             table["embedding/positions/table"] = Param((self.context, self.width), "table")
@@ -121,7 +121,7 @@ class DecoderSpec:
         return table | shared(f"{path}/key") | shared(f"{path}/value")
 
     def _latent(self, path: str) -> dict[str, Param]:
-        """Returns queries, keys and values that come out of latent vectors, which every rank along `tensor` has whole."""
+        """Returns queries, keys and values that are computed from latent vectors, which every rank along `tensor` has whole."""
         of_query, heads = self.of_head + self.rotary_width, self.heads
         table = linear(f"{path}/latent_query", self.width, self.query_rank, bias=False)
         table |= linear(f"{path}/query", self.query_rank, heads * of_query, "column", bias=False, groups=heads)
@@ -149,7 +149,7 @@ class DecoderSpec:
         return norm(name, self.width, bias=self._bias)
 
     def segments(self) -> tuple[Segment, ...]:
-        """Returns the embedding, each block, the head."""
+        """Returns the segments: the embedding, each block, and the head."""
         return self._segments
 
     @functools.cached_property
@@ -166,29 +166,29 @@ class DecoderSpec:
         )
 
     def _flops(self, is_mixture: bool) -> int:
-        """Returns those of a block: of a mixture's experts as many count as a token takes."""
+        """Returns the FLOPs of a block; of a mixture's experts, only as many count as a token takes."""
         tokens, params = self.context, self._block("", is_mixture).values()
         kernels = sum(param.met(self.top_k) for param in params if param.role == "kernel")
         return 2 * tokens * kernels + 2 * tokens**2 * self.heads * (2 * self.of_head + self.rotary_width)
 
     def inputs(self) -> ArraySpec:
-        """Returns one sequence of token ids."""
+        """Returns the shape of a sequence of token ids."""
         return ArraySpec((self.context,), self.vocabulary)
 
     def targets(self) -> ArraySpec:
-        """At every position, the token that comes next."""
+        """Returns the shape of the targets: at every position, the next token."""
         return ArraySpec((self.context,), self.vocabulary)
 
     @functools.cached_property
     def facts(self) -> ModelFacts:
-        """What every mirror states of it."""
+        """The facts about the model that every mirror would use."""
         alike = {name: value for name, value in vars(self).items() if name in _SIZES}
         shared_hidden = self.shared_experts * self.expert_hidden
         sizes = BlockSizes(is_gated=self.style == "llama", shared_hidden=shared_hidden, **alike)
         return dataclasses.replace(stated(self), sizes=sizes)
 
     def fitted(self, sizes: DataSizes) -> Self:
-        """Refuses data: no data set of ours has tokens for it.
+        """Refuses data, as none of our data sets has tokens for such a model.
 
         Raises:
             ConfigError: Always.

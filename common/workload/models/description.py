@@ -1,9 +1,9 @@
 """The description of a user's model, as a worker wrote it.
 
-A description is a folder: `model.json` (the contents of the spec), `initial.npz` (the initial weights and buffers, by neutral
-name), and `data.npz` if the data came from a function. It is copied into every run directory. If a model has its weights from
-one in another framework, its description also holds the other model's description in a folder named after that framework
-(`torch/`), and in `matching.json` which parameter is which.
+A description is a folder with `model.json` (the contents of the spec), `initial.npz` (the initial weights and buffers, by
+neutral name), and `data.npz` if the data came from a function. It is copied into every run directory. If a model has its weights
+from one in another framework, its folder also holds the description of that model, in a folder named after the framework
+(`torch/`), and the correspondence of the parameters, in `matching.json`.
 """
 
 import dataclasses
@@ -24,25 +24,25 @@ from samestep.common.workload.models.spec import ArraySpec, Param, Segment
 
 SPEC, INITIAL, DATA, MATCHING = "model.json", "initial.npz", "data.npz", "matching.json"
 _MOST_BYTES = 2**26
-"""The most bytes of `model.json`, which has a line for each parameter."""
+"""The largest size of `model.json`, which has a line for each parameter."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description(DeclaredFindings):
-    """What a worker recorded about a model that it built once, besides its findings.
+    """What a worker recorded about a model that it built once, in addition to its findings.
 
     Attributes:
         framework: The framework in which the initial weights were drawn.
         loss: A name, "own" or "returned".
-        metric: A name in `judging.metrics`, that of the user's function, or "loss" for the user's loss.
+        metric: A name in `judging.metrics`, the name of the user's function, or "loss" for the user's loss.
         params: As in `ModelSpec.params`.
-        segments: As in `ModelSpec.segments`; a single one if the model is not known as a sequence.
-        blocks: As in `ModelSpec.blocks`.
+        segments: As in `ModelSpec.segments`; a single one if the model is not known to be a sequence.
+        blocks: As in `ModelFacts.blocks`.
         inputs: As in `ModelSpec.inputs`.
         targets: As in `ModelSpec.targets`.
         featured: Feature of a model -> the layers of the framework that have it.
         layers: The layers that hold parameters, in the order of execution.
-        names: Torch's layer or parameter -> TensorFlow's, where the user says so.
+        names: Torch's layer or parameter -> TensorFlow's, if the user gives them.
         accept: The known differences between the two that the user accepts.
         seed: The seed with which the initial weights were drawn.
     """
@@ -88,16 +88,16 @@ def write_description(
 
 @functools.lru_cache(maxsize=4)
 def read_description(folder: str) -> Description:
-    """Reads `model.json`; a description does not change once it is written.
+    """Reads `model.json`. The result is cached, since a description does not change once it is written.
 
     Raises:
-        ConfigError: There is none, or it is damaged.
+        ConfigError: The folder has no description, or a damaged one.
     """
     from samestep.common.workload.described import DESCRIPTIONS  # here: --help needs no pydantic
 
     try:
         found = read_json(Path(folder) / SPEC, _MOST_BYTES)
-        if isinstance(found, dict) and "two_bytes" in found:  # as older files call it
+        if isinstance(found, dict) and "two_bytes" in found:  # its name in older files
             found["rounded"] = found.pop("two_bytes")
         if isinstance(found, dict) and "batch_norms" in found:  # likewise
             found["featured"] = {"batch_norm": found.pop("batch_norms")}
@@ -107,7 +107,7 @@ def read_description(folder: str) -> Description:
 
 
 def write_initial(path: Path, params: Mapping[str, Array], buffers: Mapping[str, Array]) -> None:
-    """Writes weights: `params/NAME` and `buffers/NAME`.
+    """Writes weights, under the names `params/NAME` and `buffers/NAME`.
 
     Args:
         path: The file.
@@ -121,23 +121,23 @@ def write_initial(path: Path, params: Mapping[str, Array], buffers: Mapping[str,
 
 
 def counterpart_folder(folder: str) -> str | None:
-    """Finds the description of the model from which a description has its weights: a folder named after its framework."""
+    """Returns the description of the model from which a description has its weights, in a folder named after its framework."""
     return next((str(path) for name in BUILDERS if (path := Path(folder, name)).exists()), None)
 
 
 def read_initials(folder: str) -> tuple[Arrays, Arrays]:
-    """Reads all initial parameters and buffers of a description, float64."""
+    """Reads all initial parameters and buffers of a description, as float64."""
     found = read_description(folder)
     return read_initial(folder, "params", found.params), read_initial(folder, "buffers", found.buffers)
 
 
 def read_initial(folder: str, kind: str, names: Iterable[str]) -> Arrays:
-    """Reads the initial values of a description, float64.
+    """Reads initial values of a description, as float64.
 
     Args:
         folder: The folder of the description.
         kind: "params" or "buffers".
-        names: Which of them.
+        names: The names of the parameters or buffers.
     """
     names = list(names)
     arrays = read_arrays(Path(folder) / INITIAL, [f"{kind}/{name}" for name in names])

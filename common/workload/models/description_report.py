@@ -1,4 +1,4 @@
-"""What both mirrors do when they describe the user's model: check its outputs, and write the findings."""
+"""The parts of describing a user's model that both mirrors share: checking its outputs, and writing the findings."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ from samestep.common.workload.models.returned import IsTensor
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
 EXAMPLES = 2
-"""The number of examples with which the forward pass is tried."""
+"""The number of examples that are passed through the model."""
 _ROLES: Mapping[str, Role] = {"scale": "scale", "gamma": "scale", "weight": "scale", "bias": "bias", "beta": "bias"}
-"""The role of a vector by the last part of its name; an array of more dims is a kernel, or a table whose rows are looked up."""
+"""The role of a vector, by the last part of its name; an array of more dims is a kernel, or a table whose rows are looked up."""
 _TABLES = {"torch": "table", "tf": "embeddings"}
-"""The names of the table of an embedding."""
+"""The name of an embedding's table in each framework."""
 _MOST_TRIED = 64
 _AS_FOUND = (
     *("segments", "blocks", "featured", "layers"),
@@ -30,7 +30,7 @@ _AS_FOUND = (
 )
 """The fields that a description takes from a report unchanged."""
 LossOfEach = Callable[[], np.ndarray]
-"""Computes the user's own loss for each target of the examples that were tried."""
+"""A function that computes the user's own loss for each target of the examples."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,11 +39,11 @@ class BuildReport(Findings):
 
     Attributes:
         outputs: The outputs of the first EXAMPLES examples.
-        loss_of_each: The user's own loss for these, or the model's; None if the loss is ours.
+        loss_of_each: Computes the user's own loss for these, or the model's; None if the loss is one of ours.
         params: The initial weights by neutral name, in order.
         buffers: The initial buffers.
         segments: As in `Description`.
-        splits: The axis along which tensor parallelism cuts a parameter, by neutral name.
+        splits: The axis along which tensor parallelism splits a parameter, by neutral name.
         reads: As in `Param`, for parameters that are read more than once.
         blocks: As in `Description`.
         featured: As in `Description`.
@@ -74,7 +74,7 @@ def write_found(
     Args:
         folder: The folder.
         model: The declaration.
-        source: FILE.py:NAME, absolute.
+        source: The absolute FILE.py:NAME.
         framework: The framework that built it.
         split: The data.
         seed: The seed with which the initial weights were drawn.
@@ -109,7 +109,7 @@ def write_found(
 
 
 def _refuse_untrainable(model: Model, source: str, framework: str, found: BuildReport) -> None:
-    """Refuses a model that begins with no numbers, or has no loss for its framework."""
+    """Refuses a model that starts with NaN, or has no loss for its framework."""
     if (name := next((name for name, value in found.params.items() if np.isnan(value).any()), None)) is not None:
         raise ConfigError(
             f"--model {source}: the parameter {name} starts as nan; give it numbers when the model is built."
@@ -134,7 +134,7 @@ def _params(found: BuildReport, table: str) -> dict[str, Param]:
 
 
 def _rounded(value: np.ndarray) -> np.ndarray:
-    """Rounds real numbers once to float32, so that both dtypes start bit-equal."""
+    """Rounds real numbers to float32, so runs in both dtypes start bit-equal."""
     return value.astype(np.float32).astype(np.float64) if value.dtype.kind == "f" else value
 
 
@@ -167,12 +167,12 @@ def _role(name: str, num_dims: int, table: str) -> Role:
 
 
 def kind_of(model: Model, outputs: object, is_tensor: IsTensor) -> Returns:
-    """Returns the kind of what a model passes to its loss.
+    """Returns the kind of value that a model passes to its loss.
 
     Args:
         model: The declaration.
-        outputs: What it returned.
-        is_tensor: Whether something is a tensor.
+        outputs: The value that the model returned.
+        is_tensor: Returns whether an object is a tensor.
     """
     if model.loss == RETURNED:
         return "loss"

@@ -1,4 +1,4 @@
-"""The dtypes of a user's model: real numbers of another width are cast with a note, and all other numbers are refused."""
+"""The dtypes of a user's model. Real numbers of another width are cast with a note, and all other numbers are refused."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,11 +7,11 @@ from samestep.common.frameworks import conventions
 
 _MOST_NAMED = 3
 Dtypes = Mapping[str, str]
-"""Parameter or buffer, as its framework calls it -> its dtype, such as "float32"."""
+"""The framework's name of a parameter or buffer -> its dtype, such as "float32"."""
 
 
 def check_numbers(source: str, framework: str, params: Dtypes, buffers: Dtypes) -> None:
-    """Refuses parameters and buffers that no strategy could train or keep as they are.
+    """Refuses parameters and buffers that no strategy can train or keep as they are.
 
     Args:
         source: Where the model is declared, for messages.
@@ -20,7 +20,7 @@ def check_numbers(source: str, framework: str, params: Dtypes, buffers: Dtypes) 
         buffers: The dtypes of the buffers.
 
     Raises:
-        ConfigError: One of them is complex, or a parameter holds whole numbers.
+        ConfigError: A parameter or buffer is complex, or a parameter holds whole numbers.
     """
     for what, dtypes in (("parameter", params), ("buffer", buffers)):
         for name, dtype in dtypes.items():
@@ -36,16 +36,16 @@ def check_numbers(source: str, framework: str, params: Dtypes, buffers: Dtypes) 
 
 
 def is_real(dtype: str) -> bool:
-    """Returns whether numbers of a dtype are real, as those of float64 and bfloat16 are."""
+    """Returns whether numbers of a dtype are real, such as float64 or bfloat16."""
     return "float" in dtype
 
 
 def check_outputs(what: str, dtype: str) -> None:
-    """Refuses outputs, or a loss, with a dtype that cannot be trained on.
+    """Refuses outputs, or a loss, whose dtype cannot be used for training.
 
     Args:
-        what: What returns them, in words.
-        dtype: Their dtype.
+        what: A description of what returns them.
+        dtype: The dtype of the outputs or the loss.
 
     Raises:
         ConfigError: They are not real.
@@ -57,7 +57,7 @@ def check_outputs(what: str, dtype: str) -> None:
 
 
 def note_on_dtypes(framework: str, dtypes: Dtypes, dtype: str) -> str:
-    """Says which parameters and buffers have another dtype in a run than in their file.
+    """Returns a clause on the parameters and buffers whose dtype in a run differs from that in their file.
 
     Args:
         framework: The framework of the model.
@@ -65,7 +65,7 @@ def note_on_dtypes(framework: str, dtypes: Dtypes, dtype: str) -> str:
         dtype: The dtype of the run.
 
     Returns:
-        A clause; "" if there are none.
+        The clause; "" if there are none.
     """
     others = {name: kind for name, kind in dtypes.items() if kind != dtype}
     if not others:

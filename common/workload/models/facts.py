@@ -1,4 +1,4 @@
-"""What is known of a model besides its shapes: everything else that a strategy, a cost model or a judge needs."""
+"""Facts about a model besides its shapes: everything else that a strategy, a cost model or a judge needs."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelFacts(DeclaredFindings):
-    """Facts about a model. The defaults, also of the findings, are those of a model that every mirror builds from its shapes.
+    """Facts about a model. The defaults, also of the findings, are for a model that every mirror builds from its shapes.
 
     Attributes:
         reference_framework: The framework whose reference row judges its runs, in float64.
-        counterpart: The same model in another framework, which has the reference and the initial weights.
+        counterpart: The same model in another framework, which provides the reference and the initial weights.
         blocks: The blocks that fully sharded data parallelism gathers together; parameters outside of them stay for the whole
             step.
-        folder: The folder of its initial weights and buffers, if they are not drawn here.
+        folder: The folder of its initial weights and buffers; None if they are drawn here.
         is_built_here: Whether a mirror builds it layer by layer, and so controls where and how each of its tensors is made.
         takes_whole_logits: Whether its loss needs all logits of an example on one device.
-        ties_stages: Whether two stages of a pipeline can hold one parameter together.
-        may_lack_gradients: Whether the true gradient of a parameter may be zero, so only rounding remains of it.
+        ties_stages: Whether two stages of a pipeline can share one parameter.
+        may_lack_gradients: Whether the true gradient of a parameter may be zero, so its computed gradient is only rounding.
         featured: Feature of a model -> the layers of its framework that have it, with their channels.
-        other_use: How it uses the layers that `uses` does not list.
-        sizes: The sizes of its blocks of attention and an mlp, as its formulas have them; all 0 if it has no such formulas.
-        activation: What one of our models applies between two layers.
-        settings: The values of the flags of one of our models by name, which its features read.
+        other_use: The use of the layers that `uses` does not list.
+        sizes: The sizes of its blocks of attention and an MLP, as used in its formulas; all 0 if it has no such formulas.
+        activation: The activation of one of our models.
+        settings: The values of the flags of one of our models, by name; its features read them.
     """
 
     reference_framework: str = ORACLE_FRAMEWORK
@@ -50,7 +50,7 @@ class ModelFacts(DeclaredFindings):
 
     @property
     def has_oracle(self) -> bool:
-        """Whether the oracle takes its steps."""
+        """Whether the oracle is the reference of its runs."""
         return self.reference_framework == ORACLE_FRAMEWORK
 
     @property

@@ -1,6 +1,6 @@
 """The layers of a user's model that hold parameters, in the order in which the forward pass reaches them.
 
-Two frameworks' layers are matched by these (`porting/matching/`), so roles and layouts are neutral here.
+Layers of two frameworks are matched by these (`porting/matching/`), so roles and layouts are neutral here.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ class LayerTensor:
         neutral: Its neutral name.
         native: Its name in the framework.
         shape: Its shape in the framework.
-        permutation: The permutation of the framework's axes, to the neutral layout.
+        permutation: The permutation of the framework's axes that gives the neutral layout.
     """
 
     neutral: str
@@ -39,7 +39,7 @@ class ParameterLayer:
     Attributes:
         name: Its path in the model.
         kind: The name of its class.
-        call: The path of the module whose calls are recorded for it: its own, or that of the attention around it.
+        call: The path of the module whose calls are recorded for it: its own path, or that of the attention around it.
         params: The parameters by role: kernel, bias, table, scale, recurrent, second_bias, or value for an unknown one.
         buffers: The buffers by role: running_mean, running_var.
     """
@@ -56,7 +56,7 @@ class Stilled(NamedTuple):
 
     Attributes:
         feature: The name of the feature of a model that does it.
-        what: What it is done to.
+        what: What it is applied to.
         share: The share of it that is affected.
     """
 

@@ -1,4 +1,4 @@
-"""Finds the loss of a user's model from what it returns and its targets; refuses outputs that the loss cannot take."""
+"""Finds the loss of a user's model from its return value and its targets; refuses outputs that the loss cannot take."""
 
 import dataclasses
 
@@ -42,11 +42,11 @@ def reduction_of(model: Model) -> str:
 
 
 def part_losses(model: Model, source: str, losses: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Returns the losses of some examples in the form of which a batch takes the sum, or, as declared, the mean.
+    """Returns the losses of some examples in the form whose sum or, if so declared, mean is the loss of a batch.
 
     Args:
         model: The declaration.
-        source: Where it is declared, for messages.
+        source: The source of the model, for messages.
         losses: The user's own losses for the examples, or the model's.
         targets: Their targets.
     """
@@ -61,11 +61,11 @@ def find_loss(
 
     Args:
         model: The declaration.
-        source: Where it is declared, for messages.
+        source: The source of the model, for messages.
         outputs: The outputs of the first examples.
-        losses: The user's own losses for them, or the model's; None if the loss is ours.
-        targets: All targets to train on.
-        tried: The number of examples of the outputs.
+        losses: The user's own losses for them, or the model's; None if the loss is one of ours.
+        targets: All training targets.
+        tried: The number of examples that the outputs belong to.
 
     Raises:
         ConfigError: The loss cannot take the outputs, the losses or the targets.
@@ -96,7 +96,7 @@ def find_loss(
 
 
 def _check_losses(model: Model, source: str, losses: np.ndarray, targets: np.ndarray) -> None:
-    """Refuses losses that are not those which the reduction makes the loss of a batch of."""
+    """Refuses losses that do not have the form from which the reduction computes the loss of a batch."""
     reduction, got = reduction_of(model), list(losses.shape)
     wanted = {
         TARGETS: ("one loss for each target", list(targets.shape)),
@@ -130,7 +130,7 @@ def _check_outputs(loss: str, source: str, outputs: np.ndarray, targets: np.ndar
 
 
 def _check_classes(loss: str, source: str, got: list[int], targets: np.ndarray) -> tuple[str, int]:
-    """Returns where the outputs have their classes, and how many they are."""
+    """Returns the loss for the dim in which the outputs have their classes, and the number of classes."""
     wanted = list(targets.shape)
     fits = {
         CLASSES_LAST: loss != CLASSES_FIRST and got[:-1] == wanted,

@@ -31,25 +31,25 @@ class MlpSpec:
         return [self.features, *[self.width] * (self.layers - 1), self.outputs]
 
     def params(self) -> dict[str, Param]:
-        """Returns the parameters; column and row cuts alternate, so a pair needs one exchange; an odd last layer is whole."""
+        """Returns the parameters. Column and row splits alternate, so a pair needs one exchange; an odd last layer is whole."""
         sizes = self._sizes()
         table: dict[str, Param] = {}
         for layer in range(self.layers):
             split = "row" if layer % 2 else "column" if layer + 1 < self.layers else None
             is_hidden = layer + 1 < self.layers
-            has_norm = is_hidden and self.norm == "batch"  # which takes away what a bias adds
+            has_norm = is_hidden and self.norm == "batch"  # it subtracts what a bias would add
             gain = math.sqrt(2) if is_hidden else 1.0
             table |= linear(f"layers/{layer}", sizes[layer], sizes[layer + 1], split, gain, bias=not has_norm)
             table |= norm(f"layers/{layer}/norm", self.width) if has_norm else {}
         return table
 
     def segments(self) -> tuple[Segment, ...]:
-        """Returns one segment a layer."""
+        """Returns one segment per layer."""
         sizes = self._sizes()
         return tuple(Segment(f"layers/{i}", 2 * sizes[i] * sizes[i + 1], (sizes[i + 1],)) for i in range(self.layers))
 
     def inputs(self) -> ArraySpec:
-        """Returns flat real features."""
+        """Returns the shape of an example's features, which are real numbers."""
         return ArraySpec((self.features,))
 
     def targets(self) -> ArraySpec:
@@ -58,11 +58,11 @@ class MlpSpec:
 
     @functools.cached_property
     def facts(self) -> ModelFacts:
-        """What every mirror states of it."""
+        """The facts about the model that every mirror uses."""
         return dataclasses.replace(stated(self), activation=self.activation)
 
     def fitted(self, sizes: DataSizes) -> Self:
-        """Fits the model to real inputs of any shape, which are flattened."""
+        """Fits the model to real-valued inputs of any shape, which are flattened."""
         if not sizes.input_shape:
             raise ConfigError(
                 "the mlp takes real numbers [examples, features], not one number an example; for one feature give "

@@ -1,4 +1,4 @@
-"""The parameters of the usual layers, the facts of a model that is made of them, and which parameters are trained."""
+"""The parameters of the usual layers, the facts about a model made of such layers, and which parameters are trained."""
 
 import functools
 import math
@@ -23,12 +23,12 @@ ROUNDINGS = 3
 
 
 def stated(model: ModelSpec) -> ModelFacts:
-    """Returns the facts of a model whose formulas every mirror has."""
+    """Returns the facts about a model for which every mirror has formulas."""
     params, positions = model.params(), (num_positions(model),)
     products = sum(param.is_factor for param in params.values())
-    # The first layer reads data, whose gradient nobody needs; of ids there is none.
+    # The first layer reads data, for which no gradient is needed; ids have none.
     first = {} if model.inputs().ids else {layer(next(iter(params))): Use(positions, takes_gradient=False)}
-    shared = shared_parameters(model).keys()  # which are there for the whole step, as a tied table is
+    shared = shared_parameters(model).keys()  # they stay for the whole step, like a tied table
     return ModelFacts(
         blocks=tuple(each for each in model.segments() if shared.isdisjoint(parameters_of(model, each))),
         rounded=TwoBytes(roundings=ROUNDINGS * products),
@@ -49,18 +49,18 @@ def linear(
     shares_input: bool = False,
     stacked: int = 0,
 ) -> dict[str, Param]:
-    """Returns the parameters of a linear layer, or of several side by side.
+    """Returns the parameters of a linear layer, or of several stacked ones.
 
     Args:
-        name: Its path.
-        fan_in: Input features.
-        fan_out: Output features.
-        split: "column" (the outputs are cut), "row" (the inputs are cut; the bias stays whole) or None.
+        name: The path of the layer.
+        fan_in: The number of input features.
+        fan_out: The number of output features.
+        split: "column" (the outputs are split), "row" (the inputs are split, and the bias stays whole) or None.
         gain: The factor of the standard deviation 1 / sqrt(fan_in).
-        bias: Whether it has one.
+        bias: Whether the layer has a bias.
         groups: As in `Param`.
         shares_input: As in `Param`.
-        stacked: The number of layers; 0 for a single one, whose parameters have no dim for it.
+        stacked: The number of stacked layers; 0 means a single layer, whose parameters have no dim for it.
     """
     several = (stacked,) if stacked else ()
     first = len(several)
@@ -79,7 +79,7 @@ def norm(name: str, width: int, bias: bool = True) -> dict[str, Param]:
     Args:
         name: The path of the layer.
         width: The number of features.
-        bias: Whether it has one.
+        bias: Whether the layer has a bias.
     """
     table = {f"{name}/scale": Param((width,), "scale", constant=1.0)}
     return table | ({f"{name}/bias": Param((width,), "bias")} if bias else {})
@@ -89,17 +89,17 @@ def norm(name: str, width: int, bias: bool = True) -> dict[str, Param]:
 
 
 def trained(params: Mapping[str, Param]) -> dict[str, Param]:
-    """Leaves out the parameters that are frozen."""
+    """Returns the parameters that are not frozen."""
     return {name: param for name, param in params.items() if not param.frozen}
 
 
 def updated(learning: Iterable[Param]) -> list[Param]:
-    """Leaves out the parameters that every update skips."""
+    """Returns the parameters that updates do not always skip."""
     return [param for param in learning if not param.skipped]
 
 
 def with_gradients(learning: Iterable[Param]) -> list[Param]:
-    """Leaves out the parameters for which no step computes a gradient."""
+    """Returns the parameters for which steps compute a gradient."""
     return [param for param in updated(learning) if param.has_gradient]
 
 
@@ -112,7 +112,7 @@ def carry_gradients(model: ModelSpec, segments: Iterable[Segment]) -> bool:
     """Returns whether the outputs of some segments depend on a trained parameter.
 
     Args:
-        model: The spec.
+        model: The spec of the model.
         segments: All segments up to the outputs.
     """
     return any(not param.frozen for param in parameters_of(model, *segments).values())
@@ -126,7 +126,7 @@ def first_trained(model: ModelSpec) -> int:
 
 @functools.lru_cache(maxsize=8)
 def kinds_of_segments(model: ModelSpec) -> Mapping[str, int]:
-    """Returns segment -> a number that segments with equal parameters share; a tied parameter equals only itself."""
+    """Returns segment -> a number that is equal for segments with equal parameters; a tied parameter equals only itself."""
     shared, kinds = shared_parameters(model), dict[object, int]()
     return {
         segment.name: kinds.setdefault(

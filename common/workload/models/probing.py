@@ -1,9 +1,8 @@
-"""Finds by experiment why a forward pass in training may be another function on a shard of a batch.
+"""Finds out by experiment why a forward pass in training may be another function on a shard of a batch.
 
 Causes are distinguished by what makes them disappear. Random draws: another seed, or holding draws still, changes the outputs.
-Buffers that training updates: with the updated ones the outputs differ, unless their layers are in evaluation mode. Mixing of
-examples: the outputs for half of a batch are not half of the outputs. Any other state: calling it again gives different
-outputs.
+Buffers that training updates: using the updated ones changes the outputs, unless their layers are in evaluation mode. Mixing of
+examples: the outputs for half of a batch are not half of the outputs. Any other state: a second call gives different outputs.
 """
 
 import dataclasses
@@ -18,14 +17,14 @@ from samestep.common.workload.models.returned import Shaped
 from samestep.common.workload.reductions import MEAN, SUM
 
 EXAMPLES = 4
-"""The number of examples that are tried: half of them still has a variance."""
+"""The number of examples that are tried: half of them still have a variance."""
 HALVES = (0, EXAMPLES // 2), (EXAMPLES // 2, EXAMPLES)
 FORWARD_PASS = "its forward pass"
-"""The name that stands for the model itself, if something happens outside of any layer."""
+"""The name that stands for the model itself if something happens outside of all layers."""
 LOSS = "its loss"
 _MIXED = 1e-5
-"""How far apart the outputs for an example may be, relative to the largest, if other examples do not affect them; a forward
-pass that computes partly in float32 is off by less."""
+"""How far apart the outputs for an example may be, relative to the largest, if other examples do not affect them. A forward pass
+that computes partly in float32 is off by less."""
 Rows = tuple[int, int]
 Arrays = TypeVar("Arrays")
 
@@ -35,7 +34,7 @@ def cut(arrays: Arrays, rows: Rows) -> Arrays:
 
     Args:
         arrays: The tensor or tensors, of any framework.
-        rows: The first row, and the one after the last.
+        rows: The first row, and the row after the last.
     """
     if isinstance(arrays, Mapping):
         return {name: one[slice(*rows)] for name, one in arrays.items()}  # type: ignore[return-value]
@@ -51,7 +50,7 @@ class ProbedPass:
         again: The outputs of a second call with the same seed and buffers.
         buffers: The buffers after the first call, by neutral name.
         drawing: The layers in which random numbers were drawn.
-        losses: The user's own losses for the first call, for each target or for all; None if the loss is ours.
+        losses: The user's own losses for the first call, for each target or for all; None if the loss is one of ours.
     """
 
     outputs: np.ndarray
@@ -66,9 +65,9 @@ class SeenLayer:
     """The first call of a layer in a forward pass.
 
     Attributes:
-        path: Its path in the model.
-        tensors: Its inputs, and its first result.
-        again: Computes that result for some rows alone.
+        path: The path of the layer in the model.
+        tensors: The inputs of the layer, and its first result.
+        again: Computes that result for some rows only.
     """
 
     path: str
@@ -76,7 +75,7 @@ class SeenLayer:
     again: Callable[[Rows], np.ndarray]
 
     def is_of_examples(self) -> bool:
-        """Returns whether it was given tensors, and all of them and its result have a row for each example."""
+        """Returns whether it has tensors as inputs, and all of them and its result have a row for each example."""
         return len(self.tensors) > 1 and all(tuple(each.shape)[:1] == (EXAMPLES,) for each in self.tensors)
 
 
@@ -86,7 +85,7 @@ class How:
 
     Attributes:
         seed: The seed of all random numbers.
-        rows: The first example, and the one to end before.
+        rows: The first example, and the example after the last.
         is_still: Whether draws are held still.
         is_frozen: Whether batch normalizations, and the layers of `running`, are in evaluation mode.
         running: As in `Habits`.
@@ -105,30 +104,30 @@ class ProbedModel(Protocol):
     """A user's model on a few examples, which is reset for every experiment."""
 
     initial: Mapping[str, np.ndarray]
-    """The buffers by neutral name."""
+    """The initial buffers, by neutral name."""
     normalizing: Collection[str]
-    """The buffers of batch normalizations."""
+    """The names of the buffers of batch normalizations."""
     reduction: str
-    """How a batch's loss is computed from the user's own losses, see `declaration.REDUCTIONS`."""
+    """How a batch's loss is computed from the user's own losses, as in `declaration.REDUCTIONS`."""
     losses_only: bool
-    """Whether its outputs are the loss that it computes for all examples."""
+    """Whether its only outputs are the loss that it computes for all examples."""
 
     def take(self, how: How) -> ProbedPass:
-        """Takes the examples through the model."""
+        """Passes the examples through the model.
+
+        Args:
+            how: The options of the pass.
+        """
 
     def layers(self, how: How) -> Iterator[SeenLayer]:
-        """Yields the layers whose first result consists of real numbers, innermost first, while they can be called alone."""
+        """Yields the layers whose first result consists of real numbers, innermost first, as long as they can be called alone."""
 
 
 def find_habits(probe: ProbedModel) -> Habits:
-    """Finds what a forward pass depends on besides an example and the weights.
-
-    Args:
-        probe: The model.
-    """
+    """Finds what a forward pass depends on besides an example and the weights."""
     plain, still = probe.take(How(is_still=False)), probe.take(How())
     if not _are_same(still.outputs, still.again):
-        return Habits(is_steady=False)  # what it keeps could pass for any of the others
+        return Habits(is_steady=False)  # its other state could be taken for any habit
     others = [probe.take(How(seed=1, is_still=is_still)).outputs for is_still in (False, True)]
     is_random = not (_are_same(plain.outputs, others[0]) and _are_same(plain.outputs, plain.again))
     # The forward pass has its own seed.
@@ -144,7 +143,7 @@ def find_habits(probe: ProbedModel) -> Habits:
 
 
 def _find_running(probe: ProbedModel, still: ProbedPass) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the buffers that a pass moves and that its outputs depend on: those that evaluation keeps, and the others."""
+    """Returns the buffers that a pass updates and its outputs depend on: those that evaluation leaves unchanged, and others."""
     moved = {
         n: v for n, v in still.buffers.items() if n not in probe.normalizing and not _are_same(v, probe.initial[n])
     }
@@ -157,10 +156,10 @@ def _find_running(probe: ProbedModel, still: ProbedPass) -> tuple[tuple[str, ...
 
 
 def _find_mixing(probe: ProbedModel, how: How) -> tuple[str, ...]:
-    """Returns the layers that mix examples; the loss, if it does and they do not."""
+    """Returns the layers that mix examples; only the loss, if it does and they do not."""
     whole = probe.take(how)
     if len(whole.outputs) != EXAMPLES or not np.isfinite(whole.outputs).all():
-        return ()  # too few to be halved, or not of one example each
+        return ()  # too few to be halved, or without a row for each example
     halves = [probe.take(dataclasses.replace(how, rows=half)) for half in HALVES]
     if not probe.losses_only and not _are_halves(whole.outputs, [half.outputs for half in halves]):
         return _mixing_layers(probe, how) or (FORWARD_PASS,)
@@ -171,7 +170,7 @@ def _find_mixing(probe: ProbedModel, how: How) -> tuple[str, ...]:
 
 
 def _mixing_layers(probe: ProbedModel, how: How) -> tuple[str, ...]:
-    """Returns the innermost layers whose outputs of an example depend on others, as far as they can be called alone."""
+    """Returns the innermost layers whose outputs for an example depend on others, as far as they can be called alone."""
     found: list[str] = []
     for layer in probe.layers(how):
         if not layer.is_of_examples() or any(name.startswith((f"{layer.path}.", f"{layer.path}/")) for name in found):
@@ -182,10 +181,10 @@ def _mixing_layers(probe: ProbedModel, how: How) -> tuple[str, ...]:
 
 
 def _are_parts(whole: np.ndarray, parts: list[np.ndarray], reduction: str) -> bool:
-    """Returns whether losses are those of the halves; of a single number, whether it is their mean or their sum, as declared.
+    """Returns whether losses are those of the halves, or a single number is their mean or their sum, as declared.
 
     Raises:
-        ConfigError: It is the other one.
+        ConfigError: The number is the mean where the sum was declared, or the other way round.
     """
     if whole.ndim and whole.shape == np.concatenate(parts).shape:
         return _are_halves(whole, parts)

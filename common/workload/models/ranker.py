@@ -1,4 +1,4 @@
-"""A ranker: one embedding table per categorical id, concatenated, then an MLP with GELU to one logit."""
+"""A ranker: one embedding table per categorical id, whose rows are concatenated, and an MLP that computes one logit."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSiz
 
 @dataclasses.dataclass(frozen=True)
 class RankerSpec:
-    """Ids -> tables of `embedding` columns -> concatenation -> hidden -> hidden / 2 -> one logit; exact GELU between.
+    """Ids -> tables of `embedding` columns -> concatenation -> hidden -> hidden / 2 -> one logit, with activations in between.
 
     `hash_buckets` is the number of rows of one further table, for crossed ids; 0 leaves the table out.
     """
@@ -37,7 +37,7 @@ class RankerSpec:
         return (*self.cardinalities, *((self.hash_buckets,) if self.hash_buckets else ()))
 
     def params(self) -> dict[str, Param]:
-        """Returns the parameters: tables are cut by rows, the tower by column, then by row, and the logit's layer is whole."""
+        """Returns the parameters. Tables are split by rows, the tower by column and then by row, and the last layer is whole."""
         table = {
             f"tables/{index}/table": Param((rows, self.embedding), "table", std=0.1, split=0, lookups=1)
             for index, rows in enumerate(self.rows())
@@ -48,7 +48,7 @@ class RankerSpec:
         return table
 
     def segments(self) -> tuple[Segment, ...]:
-        """All tables together, then one cut a linear layer."""
+        """Returns all tables as one segment, then one segment per linear layer."""
         features = len(self.rows()) * self.embedding
         return (
             Segment("tables", features, (features,)),
@@ -58,20 +58,20 @@ class RankerSpec:
         )
 
     def inputs(self) -> ArraySpec:
-        """Returns one id per table."""
+        """Returns the shape of an example's ids, one per table."""
         return ArraySpec((len(self.rows()),), self.rows())
 
     def targets(self) -> ArraySpec:
-        """0 or 1."""
+        """Returns the shape of a target, which is 0 or 1."""
         return ArraySpec((), 2)
 
     @functools.cached_property
     def facts(self) -> ModelFacts:
-        """What every mirror states of it."""
+        """The facts about the model that every mirror uses."""
         return dataclasses.replace(stated(self), activation=self.activation)
 
     def fitted(self, sizes: DataSizes) -> Self:
-        """Returns one table per column of ids."""
+        """Fits the model to columns of ids, each of which gets a table."""
         if not sizes.cardinalities:
             raise ConfigError("the ranker takes whole-number ids [examples, columns] and targets 0 or 1.")
         return dataclasses.replace(self, cardinalities=sizes.cardinalities, hash_buckets=sizes.hash_buckets)

@@ -1,6 +1,6 @@
 """Finds outputs and losses in what a user's model returns: a tensor, or a tuple, a mapping or an object that holds several.
 
-The mirrors say what a tensor is.
+The mirrors decide what a tensor is.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ class Shaped(Protocol):
 
     @property
     def shape(self) -> Sequence[int]:
-        """Its shape."""
+        """The shape of the tensor."""
 
 
 Tensor = TypeVar("Tensor", bound=Shaped)
@@ -22,12 +22,12 @@ IsTensor = Callable[[object], bool]
 
 
 def named_tensors(returned: object, is_tensor: IsTensor, name: str = "") -> Iterator[tuple[str, object]]:
-    """Yields each tensor that a model returns, with the way to it, such as "0" or "hidden_states.1".
+    """Yields each tensor that a model returns, with its path in the returned value, such as "0" or "hidden_states.1".
 
     Args:
-        returned: What the model returns.
-        is_tensor: Whether something is a tensor.
-        name: The way to `returned`.
+        returned: The value that the model returns.
+        is_tensor: Returns whether an object is a tensor.
+        name: The path of `returned`.
     """
     if is_tensor(returned):
         yield name, returned
@@ -47,14 +47,14 @@ def _fields(returned: object) -> Iterator[tuple[str, object]]:
 
 
 def logits_of(returned: object, is_tensor: IsTensor) -> object:
-    """Returns the input of a loss of ours: the tensor itself, or `logits`, if no loss beside them would be dropped.
+    """Returns the input of one of our losses: the tensor itself, or `logits`, if no loss next to them would be dropped.
 
     Args:
-        returned: What the model returns.
-        is_tensor: Whether something is a tensor.
+        returned: The value that the model returns.
+        is_tensor: Returns whether an object is a tensor.
 
     Raises:
-        ConfigError: There are no logits, or there is such a loss.
+        ConfigError: There are no logits, or there is a loss next to them.
     """
     fields = {"logits": returned} if is_tensor(returned) else dict(_fields(returned))
     if not is_tensor(fields.get("logits")):
@@ -72,14 +72,14 @@ def logits_of(returned: object, is_tensor: IsTensor) -> object:
 
 
 def loss_of(returned: object, is_tensor: IsTensor) -> object:
-    """Returns the loss that a model computes itself: the only number, the one named `loss`, or the first single number.
+    """Returns the loss that a model computes itself: the tensor named `loss`, or else the first single number.
 
     Args:
-        returned: What the model returns.
-        is_tensor: Whether something is a tensor.
+        returned: The value that the model returns.
+        is_tensor: Returns whether an object is a tensor.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no such number.
     """
     tensors = dict(named_tensors(returned, is_tensor))
     scalars = {name: each for name, each in tensors.items() if is_number(each)}
@@ -92,14 +92,14 @@ def loss_of(returned: object, is_tensor: IsTensor) -> object:
 
 
 def main_of(returned: object, is_tensor: IsTensor) -> object:
-    """Returns the outputs that a metric gets: the tensor itself, `logits`, or the first tensor that is not a single number.
+    """Returns the outputs that a metric gets: the tensor itself, `logits`, or else the first tensor that is not a single number.
 
     Args:
-        returned: What the model returns.
-        is_tensor: Whether something is a tensor.
+        returned: The value that the model returns.
+        is_tensor: Returns whether an object is a tensor.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no such tensor.
     """
     tensors = {name: each for name, each in named_tensors(returned, is_tensor) if not is_number(each)}
     if not tensors:

@@ -20,17 +20,18 @@ class Param:
             width].
         role: What its layer does with it: "kernel" (multiplies the inputs), "bias" (is added), "table" (rows are looked
             up) or "scale" (multiplies a normalized input).
-        std: Standard deviation of its initial values, drawn from a normal distribution; 0 draws nothing.
+        std: The standard deviation of its initial values, which are drawn from a normal distribution; 0 draws nothing.
         constant: A constant that is added to the drawn values.
-        split: The axis along which it may be cut (the neutral split table); None to keep it whole.
+        split: The axis along which it may be split (the neutral split table); None to keep it whole.
         lookups: How many of its rows one example looks up by id; 0 if every example reads all of it.
         groups: The number of groups of indices along `split` that stay together (attention heads); 0 if each index stands alone.
         shares_input: Whether its layer has the same inputs as an earlier layer, so one gradient serves both.
-        tied: For a table, whether a later layer multiplies with all of it, as with a kernel.
-        stacked: The number of layers whose parameters it stacks along its first dim, of which an example uses some; 0 for none.
-        frozen: Whether it is not trained: it has no gradient and no optimizer state.
+        tied: For a table, whether a later layer multiplies by all of it, like a kernel.
+        stacked: The number of layers whose parameters it stacks along its first dim, and of which an example uses some; 0 for
+            none.
+        frozen: Whether it is not trained, which means that it has no gradient and no optimizer state.
         reads: How often a forward pass reads it: once by its layer, and once by each regularizer that adds it to the loss.
-        unreached: Whether no gradient reaches it in any step, since the loss does not depend on it; its state is kept.
+        unreached: Whether no gradient reaches it in any step, because the loss does not depend on it; its state is kept.
         skipped: Whether it gets no gradient in any step and every update skips it, so it has no optimizer state.
     """
 
@@ -51,7 +52,7 @@ class Param:
 
     @property
     def has_gradient(self) -> bool:
-        """Whether a step computes a gradient for it, as far as that is the same in every step."""
+        """Whether steps compute a gradient for it, as far as that is the same in every step."""
         return not (self.frozen or self.unreached)
 
     @property
@@ -61,34 +62,34 @@ class Param:
 
     @property
     def is_factor(self) -> bool:
-        """Whether a product takes all of it: a kernel, or a table that is a later layer's kernel."""
+        """Whether a product uses all of it: a kernel, or a table that is also the kernel of a later layer."""
         return self.role == "kernel" or self.tied
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is a kernel of two dimensions; a table is not, since its rows are looked up one by one."""
+        """Whether it is a two-dimensional kernel; a table is not, since its rows are looked up one by one."""
         return self.role == "kernel" and len(self.shape) == 2
 
     @functools.cached_property
     def size(self) -> int:
-        """The number of its elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     def met(self, taken: int) -> int:
-        """Returns how many of its elements a token uses that takes a number of the layers that it stacks."""
+        """Returns how many elements a token uses if it takes a given number of the stacked layers."""
         return self.size * taken // self.stacked if self.stacked else self.size
 
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-    """The smallest piece a model can be cut into along its depth; all segments in order are the model.
+    """The smallest piece into which a model can be split along its depth; all segments in order are the model.
 
     Attributes:
         name: The path of the segment, which is the prefix of its parameters' names.
-        flops: Multiplications and additions of its forward pass, per example.
+        flops: The multiplications and additions in its forward pass, per example.
         outputs: The shape of its outputs for the next segment, per example, in the neutral layout.
-        parameters: The names of its parameters, if these are not simply those below its path.
-        several: The shapes of its output tensors, if there are several; `outputs` then has their size.
+        parameters: The names of its parameters; None if these are the ones below its path.
+        several: The shapes of its output tensors, if there are several; `outputs` then has their total size.
     """
 
     name: str
@@ -103,12 +104,12 @@ MOST_IDS = 2**31 - 1
 
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
-    """One example's array: its shape, and the number of distinct ids in each column (None: real numbers).
+    """The array of one example: its shape, and the number of distinct ids in each column (None for real numbers).
 
     Attributes:
         shape: The shape without the dimension of examples.
         ids: The number of distinct ids, which start at 0; one number for all, or one for each element of the last dimension.
-        several: The arrays, each with its name, if an example has several; shape and ids then have no meaning.
+        several: The named arrays, if an example has several; `shape` and `ids` then have no meaning.
     """
 
     shape: tuple[int, ...]
@@ -117,16 +118,16 @@ class ArraySpec:
 
     @property
     def is_open(self) -> bool:
-        """Whether these are whole numbers of unknown range, as the targets of a user's loss may be."""
+        """Whether the array holds whole numbers of unknown range, as the targets of a user's loss may."""
         return isinstance(self.ids, int) and self.ids >= MOST_IDS
 
 
 @dataclasses.dataclass(frozen=True)
 class DataSizes:
-    """What a model has to know about its data.
+    """What a model needs to know about its data.
 
     Attributes:
-        input_shape: One example's inputs.
+        input_shape: The shape of one example's inputs.
         outputs: The number of distinct targets; for real targets, the number of values of one example.
         cardinalities: For tables of ids, the number of distinct ids of each column.
         hash_buckets: For tables of ids, the number of ids of a last, crossed column; 0 if there is none.
@@ -141,18 +142,18 @@ class DataSizes:
 
 
 class ModelSpec(Protocol):
-    """A model as plain numbers: every method takes milliseconds, at any size.
+    """A model as plain numbers. Every method takes only milliseconds, whatever the model's size.
 
     Attributes:
         name: The name of its file in all three mirrors.
     """
 
     name: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]  # as every spec is one
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]  # every spec is a dataclass
 
     @property
     def loss(self) -> str:
-        """Its loss: always the mean over every target of the GLOBAL batch.
+        """Its loss, which is always the mean over all targets of the GLOBAL batch.
 
         "cross_entropy" (logits [..., classes], integer targets [...]), "binary_cross_entropy" (logits [batch], targets
         [batch] of 0 and 1) or "mean_squared_error" (outputs and real targets, both [batch, outputs]: the mean of their
@@ -173,7 +174,7 @@ class ModelSpec(Protocol):
 
     @property
     def facts(self) -> ModelFacts:
-        """What else is known about it."""
+        """Everything else that is known about it."""
 
     def fitted(self, sizes: DataSizes) -> Self:
         """Returns the same model with the input and output sizes of a data set.
@@ -193,17 +194,17 @@ def ignores_targets(model: ModelSpec) -> bool:
 
 
 def num_positions(model: ModelSpec) -> int:
-    """Returns how often a layer is applied to one example: once for each token, and once if there are no tokens."""
+    """Returns how often a layer is applied to one example: once per token, or once if there are no tokens."""
     return math.prod(model.segments()[-1].outputs[:-1])
 
 
 def num_params(model: ModelSpec) -> int:
-    """Returns the number of parameters."""
+    """Returns the number of elements of all parameters."""
     return sum(param.size for param in model.params().values())
 
 
 def num_active(model: ModelSpec) -> int:
-    """Returns the number of parameters that a token uses: those of the experts that it takes, and all others."""
+    """Returns the number of elements that a token uses: those of the experts that it takes, and all others."""
     return sum(param.met(model.facts.sizes.top_k) for param in model.params().values())
 
 
@@ -232,7 +233,7 @@ def shared_parameters(model: ModelSpec) -> dict[str, list[Segment]]:
 
 @functools.lru_cache(maxsize=8)
 def _by_segment(model: ModelSpec) -> dict[str, dict[str, Param]]:
-    """Returns the parameters below each segment's path. Sorted once: a pipeline of a thousand layers asks a thousand times."""
+    """Returns the parameters below each segment's path. It is cached: a pipeline of a thousand layers asks a thousand times."""
     found: dict[str, dict[str, Param]] = {segment.name: {} for segment in model.segments()}
     for name, param in model.params().items():
         path = layer(name)

@@ -1,11 +1,11 @@
-"""A causal transformer whose norms stand ahead of attention and mlp, in the two styles that most decoders have.
+"""A causal transformer with norms before attention and MLP, in the two styles of most decoders.
 
-    gpt      layer norms, biases, learned positions, an mlp of two layers, four times as wide, exact GELU
-    llama    RMS norms, no biases, rotary positions, which have no parameters, and a gated mlp (SwiGLU), 8/3 as wide
+    gpt      layer norms, biases, learned positions, an MLP of two layers, four times as wide, exact GELU
+    llama    RMS norms, no biases, rotary positions, which have no parameters, and a gated MLP (SwiGLU), 8/3 as wide
 
 In both, q, k and v are separate, keys and values may have fewer heads than queries, and the head is tied if requested. The key
-projection has no bias: its true gradient is zero (a constant added to every score does not change the softmax), and Adam would
-amplify the rounding noise in its place.
+projection has no bias: its true gradient would be zero (a constant added to every score does not change the softmax), and Adam
+would amplify the rounding noise that is computed in its place.
 
 References:
     Radford et al. 2019 (GPT-2); Touvron et al., arXiv 2302.13971, section 2.2 (LLaMA); Su et al., arXiv 2104.09864 (rotary);
@@ -26,22 +26,22 @@ from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSiz
 
 NORM_EPSILON = 1e-5
 TOKENS = "embedding/tokens/table"
-"""The table of tokens, which a tied head reads as well."""
+"""The table of tokens, which a tied head uses as well."""
 LOGITS = "head/logits"
 """The last layer."""
 STYLES = ("gpt", "llama")
 ROTARY_BASE = 10_000.0
 _HIDDEN_MULTIPLE = 16
-"""The number to a multiple of which the width of a gated mlp is rounded, so it divides among the ranks of a tensor axis."""
+"""The width of a gated MLP is rounded up to a multiple of this number, so it divides among the ranks of a tensor axis."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TransformerSpec:
-    """A transformer of `layers` blocks of attention and a wider mlp, on a residual stream of `width`; see the module for `style`.
+    """A transformer of `layers` blocks of attention and MLP, on a residual stream of `width`; see the module for `style`.
 
-    With `experts` the mlp is a mixture of that many: a router of one linear layer gives each token a probability for each, the
-    token takes the `top_k` largest, and sums what these return, weighted by their probabilities over the sum of those. No token
-    is dropped. `common/features/experts/balance.py` has the load-balancing loss.
+    With `experts`, each MLP is a mixture of that many: a router with one linear layer gives each token a probability for each
+    expert. The token takes the `top_k` likeliest experts, and sums their outputs, weighted by their normalized probabilities. No
+    token is dropped. `common/features/experts/balance.py` has the load-balancing loss.
     """
 
     name: ClassVar[str] = "transformer"
@@ -96,26 +96,26 @@ class TransformerSpec:
 
     @property
     def is_llama(self) -> bool:
-        """Whether its style is that of LLaMA."""
+        """Whether the style is that of LLaMA."""
         return self.style == "llama"
 
     @property
     def num_key_heads(self) -> int:
-        """The number of heads of its keys, and of its values."""
+        """The number of heads of the keys, and of the values."""
         return self.key_heads or self.heads
 
     @property
     def hidden(self) -> int:
-        """The number of hidden units of an mlp."""
+        """The number of hidden units of an MLP."""
         return -(-8 * self.width // (3 * _HIDDEN_MULTIPLE)) * _HIDDEN_MULTIPLE if self.is_llama else 4 * self.width
 
     def params(self) -> dict[str, Param]:
-        """Returns the parameters with Megatron's cuts: q, k, v and up by column (whole heads), outputs and tables by row."""
+        """Returns the parameters with Megatron's splits: q, k, v and up by column (whole heads), outputs and tables by row."""
         return dict(self._params)
 
     @functools.cached_property
     def _params(self) -> dict[str, Param]:
-        """Made once: a deep model has thousands, and a prediction asks for them many times."""
+        """The parameters, made once: a deep model has thousands, and a prediction asks for them many times."""
         table = {
             TOKENS: Param(
                 (self.vocabulary, self.width), "table", std=0.1, split=0, lookups=self.context, tied=self.tied
@@ -152,7 +152,7 @@ class TransformerSpec:
         return norm(path, self.width, bias=not self.is_llama)
 
     def segments(self) -> tuple[Segment, ...]:
-        """Returns the embedding, each block, the head."""
+        """Returns the segments: the embedding, each block, and the head."""
         return self._segments
 
     @functools.cached_property
@@ -170,16 +170,16 @@ class TransformerSpec:
         return (*self._norm("head/norm"), TOKENS) if self.tied else None
 
     def inputs(self) -> ArraySpec:
-        """Returns one sequence of token ids."""
+        """Returns the shape of a sequence of token ids."""
         return ArraySpec((self.context,), self.vocabulary)
 
     def targets(self) -> ArraySpec:
-        """At every position, the token that comes next."""
+        """Returns the shape of the targets: at every position, the next token."""
         return ArraySpec((self.context,), self.vocabulary)
 
     @functools.cached_property
     def facts(self) -> ModelFacts:
-        """What every mirror states of it."""
+        """The facts about the model that every mirror uses."""
         sizes = BlockSizes(
             layers=self.layers,
             width=self.width,
@@ -196,7 +196,7 @@ class TransformerSpec:
         return dataclasses.replace(stated(self), sizes=sizes, activation=self.activation, ignores=self.ignored > 0)
 
     def fitted(self, sizes: DataSizes) -> Self:
-        """Fits the model to sequences: their length is the context; inputs and targets share one vocabulary."""
+        """Fits the model to sequences: their length becomes the context, and inputs and targets share one vocabulary."""
         if len(sizes.input_shape) != 1:
             raise ConfigError(
                 f"the transformer takes token ids [examples, context], not examples of shape {list(sizes.input_shape)}."

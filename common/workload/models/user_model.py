@@ -32,7 +32,7 @@ def _sha256(folder: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class UserModelSpec:
-    """A user's model. Its name is that of the folder in the mirrors that builds it.
+    """A user's model. The name is that of the folder in each mirror that builds it.
 
     Attributes:
         path: The folder of its description.
@@ -71,11 +71,11 @@ class UserModelSpec:
         return self.described.loss
 
     def params(self) -> dict[str, Param]:
-        """Returns its parameters by neutral name, in order; a tied parameter occurs once."""
+        """Returns the parameters by neutral name, in order; a tied parameter occurs once."""
         return self.described.params
 
     def segments(self) -> tuple[Segment, ...]:
-        """Returns what the file gives as `segments`, or the children of a sequential model; else one segment."""
+        """Returns the `segments` of the user's file, or the children of a sequential model, or else a single segment."""
         return self.described.segments
 
     def inputs(self) -> ArraySpec:
@@ -88,11 +88,11 @@ class UserModelSpec:
 
     @property
     def facts(self) -> ModelFacts:
-        """What its description says about it besides shapes."""
+        """The facts in its description besides its shapes."""
         return _facts(self)
 
     def fitted(self, sizes: DataSizes) -> Self:
-        """Returns the same model: its file fixes its sizes."""
+        """Returns the same model, as its file fixes its sizes."""
         return self
 
 
@@ -114,7 +114,7 @@ def _facts(spec: UserModelSpec) -> ModelFacts:
 
 
 def _channels(found: Description, layer: str) -> int:
-    """Returns the channels of a layer: what it keeps or trains has one number of each."""
+    """Returns the number of channels of a layer, which is the size of its first buffer or parameter."""
     prefix = f"{layer.replace('.', '/')}/"
     kept = [shape for name, shape in found.buffers.items() if name.startswith(prefix) and shape]
     trained = [param.shape for name, param in found.params.items() if name.startswith(prefix)]

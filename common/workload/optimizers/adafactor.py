@@ -1,8 +1,8 @@
-"""Adafactor: for a matrix it keeps only means of squared gradients along rows and columns; steps are relative to the weights.
+"""Adafactor: for a matrix, it only keeps row and column means of squared gradients; its steps are relative to the weights.
 
 For a matrix [n, m], with state row_moment (r, [n, 1]) and column_moment (c, [1, m]), zero at the start:
 
-    b <- 1 - t^-0.8                           so that the first step keeps nothing
+    b <- 1 - t^-0.8                           so the first step keeps nothing
     r <- b * r + (1 - b) * mean of g^2 along each row
     c <- b * c + (1 - b) * mean of g^2 along each column
     s <- r c / mean(r)
@@ -10,11 +10,10 @@ For a matrix [n, m], with state row_moment (r, [n, 1]) and column_moment (c, [1,
     a <- max(floor, rms(w)) * min(lr, 1 / sqrt(t))
     w <- w - lr * weight_decay * w - a * u / max(1, rms(u))
 
-All other parameters have the whole of s as their state (second_moment): s <- b * s + (1 - b) * g^2. rms is the root of the mean
-square.
+All other parameters have all of s as their state (second_moment): s <- b * s + (1 - b) * g^2. rms is the root mean square.
 
 References:
-    Shazeer and Stern, arXiv 1804.04235; epsilon and the decay stand where torch has them.
+    Shazeer and Stern, arXiv 1804.04235; epsilon and the decay are placed as in torch.
 """
 
 import dataclasses
@@ -31,12 +30,12 @@ class Adafactor:
     """Adafactor; its attributes are those of `OptimizerSpec`.
 
     Attributes:
-        decay_power: The share that the moments forget in step t is t to the power of minus this.
+        decay_power: The moments forget the share t ** -decay_power in step t.
         epsilon: The least divisor of a gradient.
-        floor: The least size of weights that steps are relative to.
+        floor: The least size of the weights to which steps are relative.
         weight_decay: The decoupled weight decay.
-        spares_vectors: As in `OptimizerSpec`, like the next one.
-        vector_rate: See there.
+        spares_vectors: As in `OptimizerSpec`.
+        vector_rate: As in `OptimizerSpec`.
     """
 
     learning_rate: float
@@ -59,11 +58,11 @@ class Adafactor:
 
     @property
     def rounding_move(self) -> float:
-        """As for AdamW, 2^-53 over epsilon, here relative to weights whose root mean square is at most one."""
+        """How far rounding moves a weight: as for AdamW, 2^-53 over epsilon, for weights with a root mean square of at most 1."""
         return self.learning_rate * 2.0**-53 / self.epsilon
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
-        """Returns the two factors for a parameter of two dimensions, and all squares for any other one."""
+        """Returns the shapes of the two factors for a two-dimensional parameter, and of all squares for any other."""
         if len(param.shape) != 2:
             return {WHOLE: param.shape}
         rows, columns = param.shape
@@ -78,13 +77,13 @@ class Adafactor:
         return min(self.learning_rate, step**-0.5)
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
-        """Updates in place, as `OptimizerSpec.update` says."""
+        """Updates a parameter in place, as specified by `OptimizerSpec.update`."""
         length = max(self.floor, _rms(weight)) * self.relative_rate(step)
         direction = self.direction(step, gradient, state)
         self.move(weight, direction, length / max(1.0, _rms(direction)))
 
     def move(self, weight: Array, direction: Array, length: float) -> None:
-        """Decays a weight and moves it, which an update and its mistakes end with.
+        """Decays and moves a weight, as the last part of an update and of its mistakes.
 
         Args:
             weight: The parameter, changed in place.
@@ -123,14 +122,14 @@ def _rms(values: Array) -> float:
 
 
 def factored_shards(spec: Adafactor, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Updates two halves of a parameter separately; see `OptimizerSpec.update`."""
+    """Updates the two halves of a parameter separately; see `OptimizerSpec.update`."""
     half = len(w) // 2
     for part in (slice(None, half), slice(half, None)) if half else (slice(None),):
         spec.update(t, w[part], g[part], {s: value[part] if len(value) > 1 else value for s, value in state.items()})
 
 
 def absolute_steps(spec: Adafactor, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Does not scale the rate by the weights' size; see `OptimizerSpec.update`."""
+    """Does not scale the steps by the size of the weights; see `OptimizerSpec.update`."""
     direction = spec.direction(t, g, state)
     spec.move(w, direction, spec.relative_rate(t) / max(1.0, _rms(direction)))
 
@@ -146,4 +145,4 @@ MISTAKES = {
     absolute_steps: "Adafactor's steps are not relative to the size of the weights",
     unclipped: "Adafactor does not limit its updates to a root mean square of one",
 }
-"""Wrong updates, each with what it means."""
+"""The wrong updates, each with a sentence that describes it."""

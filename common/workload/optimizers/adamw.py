@@ -1,4 +1,4 @@
-"""AdamW: the weight decay is decoupled, so it never enters the moments.
+"""AdamW: the weight decay is decoupled, so it does not enter the moments.
 
     w <- w - lr * weight_decay * w
     m <- beta1 * m + (1 - beta1) * g          state: first_moment (m), second_moment (s), zero at the start
@@ -24,11 +24,12 @@ class AdamW:
     Attributes:
         beta1: The share of the first moment that is kept.
         beta2: The share of the second moment that is kept.
-        epsilon: Outside the root, added to the bias-corrected root.
-        weight_decay: A dyadic number, as are the workloads' rates: every framework multiplies the weights by 1 - lr *
-            weight_decay, and float32 would round a factor so near 1 by up to 3e-8, in the same direction at every step.
-        spares_vectors: As in `OptimizerSpec`, like the next one.
-        vector_rate: See there.
+        epsilon: The number that is added to the bias-corrected root.
+        weight_decay: The decoupled weight decay. It is a dyadic number, like the workloads' rates: every framework multiplies the
+            weights by 1 - lr * weight_decay, and float32 would round other factors so near 1 by up to 3e-8, in the same direction
+            at every step.
+        spares_vectors: As in `OptimizerSpec`.
+        vector_rate: As in `OptimizerSpec`.
     """
 
     learning_rate: float
@@ -50,14 +51,14 @@ class AdamW:
 
     @property
     def gradient_average(self) -> tuple[str, float, float]:
-        """The first moment."""
+        """The first moment, as `OptimizerSpec` specifies it."""
         return "first_moment", self.beta1, 1 - self.beta1
 
     @property
     def rounding_move(self) -> float:
-        """How far rounding moves a weight: a gradient of zero is computed as about 2^-53 where numbers are near one.
+        """How far rounding moves a weight: a gradient of zero is computed as about 2^-53 if numbers are near one.
 
-        It is divided by its own size or by epsilon, whichever is larger.
+        That is divided by its own size or by epsilon, whichever is larger.
         """
         return self.learning_rate * 2.0**-53 / self.epsilon
 
@@ -66,13 +67,13 @@ class AdamW:
         return dict.fromkeys(self.slots, param.shape)
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
-        """Updates in place, as `OptimizerSpec.update` says."""
+        """Updates a parameter in place, as specified by `OptimizerSpec.update`."""
         m, s = self.decay_and_average(weight, gradient, state)
         root = s**0.5 / math.sqrt(1 - self.beta2**step)
         weight -= self.learning_rate / (1 - self.beta1**step) * m / (root + self.epsilon)
 
     def decay_and_average(self, weight: Array, gradient: Array, state: Arrays) -> tuple[Array, Array]:
-        """Decays a weight and updates its moments, with which an update and its mistakes begin; returns the moments.
+        """Decays a weight and updates its moments, as the first part of an update and of its mistakes; returns the moments.
 
         Args:
             weight: The parameter.
@@ -89,19 +90,19 @@ class AdamW:
 
 
 def epsilon_inside(spec: AdamW, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Adds epsilon below the root; see `OptimizerSpec.update`."""
+    """Adds epsilon inside the root; see `OptimizerSpec.update`."""
     m, s = spec.decay_and_average(w, g, state)
     w -= spec.learning_rate / (1 - spec.beta1**t) * m / (s / (1 - spec.beta2**t) + spec.epsilon) ** 0.5
 
 
 def epsilon_hat(spec: AdamW, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Adds epsilon to the root that is not corrected for its bias; see `OptimizerSpec.update`."""
+    """Adds epsilon to the root before the bias correction; see `OptimizerSpec.update`."""
     m, s = spec.decay_and_average(w, g, state)
     w -= spec.learning_rate * math.sqrt(1 - spec.beta2**t) / (1 - spec.beta1**t) * m / (s**0.5 + spec.epsilon)
 
 
 def no_bias_correction(spec: AdamW, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Leaves the moments uncorrected; see `OptimizerSpec.update`."""
+    """Does not correct the bias of the moments; see `OptimizerSpec.update`."""
     m, s = spec.decay_and_average(w, g, state)
     w -= spec.learning_rate * m / (s**0.5 + spec.epsilon)
 
@@ -124,4 +125,4 @@ MISTAKES = {
     coupled_decay: "the weight decay goes through the moments (L2): it is not decoupled",
     decay_without_rate: "the weight decay is not multiplied by the learning rate",
 }
-"""Wrong updates, each with what it means."""
+"""The wrong updates, each with a sentence that describes it."""

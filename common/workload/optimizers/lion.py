@@ -1,4 +1,4 @@
-"""Lion: every weight moves by the learning rate, in the direction of the sign of an average of gradients.
+"""Lion: every weight moves by the learning rate, in the direction of the sign of an averaged gradient.
 
     c <- beta1 * m + (1 - beta1) * g          state: first_moment (m), zero at the start
     w <- w - lr * weight_decay * w - lr * sign(c)
@@ -22,10 +22,10 @@ class Lion:
     Attributes:
         beta1: The share of the first moment in the average whose sign is taken.
         beta2: The share of the first moment that is kept.
-        weight_decay: The decoupled weight decay. Steps are a third to a tenth of AdamW's, and the decay is stronger by the same
+        weight_decay: The decoupled weight decay. Steps are a third to a tenth of AdamW's, so the decay is stronger by the same
             factor.
-        spares_vectors: As in `OptimizerSpec`, like the next one.
-        vector_rate: See there.
+        spares_vectors: As in `OptimizerSpec`.
+        vector_rate: As in `OptimizerSpec`.
     """
 
     learning_rate: float
@@ -46,12 +46,12 @@ class Lion:
 
     @property
     def gradient_average(self) -> tuple[str, float, float]:
-        """The first moment."""
+        """The first moment, as `OptimizerSpec` specifies it."""
         return "first_moment", self.beta2, 1 - self.beta2
 
     @property
     def rounding_move(self) -> float:
-        """How far rounding moves a weight: a gradient of zero is computed as a number with a sign."""
+        """How far rounding moves a weight: a true gradient of zero is computed as a number with an arbitrary sign."""
         return self.learning_rate
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
@@ -59,7 +59,7 @@ class Lion:
         return {"first_moment": param.shape}
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
-        """Updates in place, as `OptimizerSpec.update` says."""
+        """Updates a parameter in place, as specified by `OptimizerSpec.update`."""
         import numpy as np
 
         m = state["first_moment"]
@@ -71,12 +71,12 @@ class Lion:
 
 
 def one_beta(spec: Lion, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Takes the sign of the moment that is kept; see `OptimizerSpec.update`."""
+    """Uses the sign of the moment that is kept; see `OptimizerSpec.update`."""
     dataclasses.replace(spec, beta1=spec.beta2).update(t, w, g, state)
 
 
 def signs_without_decay(spec: Lion, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Decays no weight; see `OptimizerSpec.update`."""
+    """Does not decay the weights; see `OptimizerSpec.update`."""
     dataclasses.replace(spec, weight_decay=0.0).update(t, w, g, state)
 
 
@@ -84,4 +84,4 @@ MISTAKES = {
     one_beta: "Lion takes the sign of the moment that it keeps: beta2 stands where beta1 belongs",
     signs_without_decay: "Lion's weights do not decay",
 }
-"""Wrong updates, each with what it means."""
+"""The wrong updates, each with a sentence that describes it."""

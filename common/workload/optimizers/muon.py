@@ -1,14 +1,15 @@
-"""Muon: matrices move along their momentum with all its singular values brought near one; the rest is updated as in AdamW.
+"""Muon: matrices move along their orthogonalized momentum; all other parameters are updated as in AdamW.
 
 For a matrix [n, m], with state first_moment (v, zero at the start):
 
     v <- beta1 * v + (1 - beta1) * g
-    u <- beta1 * v + (1 - beta1) * g                       Nesterov's look ahead
+    u <- beta1 * v + (1 - beta1) * g                       Nesterov's look-ahead
     x <- u / |u|, then five times  x <- a x + (b s + c s^2) x  where  s = x x^T
     w <- w - lr * weight_decay * w - lr * 0.2 * sqrt(max(n, m)) * x
 
-With the factor 0.2 sqrt(max(n, m)) a matrix moves about as far as with AdamW, so one learning rate suits both, and it is the
-same for a kernel and its transpose, which frameworks lay out differently. torch's own default is another factor.
+The singular values of x are close to one. With the factor 0.2 sqrt(max(n, m)), a matrix moves about as far as with AdamW, so one
+learning rate suits both. The factor is the same for a kernel and its transpose, which frameworks lay out differently; torch's
+default factor is not.
 
 References:
     Jordan et al., "Muon: an optimizer for hidden layers in neural networks" (2024); Liu et al., arXiv 2502.16982 (the factor).
@@ -27,11 +28,11 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 1.2."""
 ROUNDS = 5
 LEAST_NORM = 1e-7
-"""The least divisor of a momentum."""
+"""The least norm by which a momentum is divided."""
 
 
 def move(rows: int, columns: int) -> float:
-    """Returns the factor of a matrix with singular values of one that makes it move as far as with AdamW.
+    """Returns the factor by which a matrix with singular values of one moves as far as with AdamW.
 
     Args:
         rows: The number of rows of the matrix.
@@ -42,15 +43,15 @@ def move(rows: int, columns: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Muon:
-    """Muon, with AdamW for all but kernels of two dimensions; its attributes are those of `OptimizerSpec`.
+    """Muon, with AdamW for all parameters but two-dimensional kernels; its attributes are those of `OptimizerSpec`.
 
     Attributes:
         beta1: The share of the first moment that is kept, for matrices and other parameters.
-        beta2: As in AdamW, like the next one.
-        epsilon: Epsilon for parameters that are not matrices.
-        weight_decay: The weight decay of all parameters.
-        spares_vectors: As in `OptimizerSpec`, like the next one.
-        vector_rate: See there.
+        beta2: The share of the second moment that is kept, for parameters that are not matrices.
+        epsilon: As in AdamW, for parameters that are not matrices.
+        weight_decay: The decoupled weight decay of all parameters.
+        spares_vectors: As in `OptimizerSpec`.
+        vector_rate: As in `OptimizerSpec`.
     """
 
     learning_rate: float
@@ -72,12 +73,12 @@ class Muon:
 
     @property
     def gradient_average(self) -> tuple[str, float, float]:
-        """The first moment."""
+        """The first moment, as `OptimizerSpec` specifies it."""
         return "first_moment", self.beta1, 1 - self.beta1
 
     @property
     def rounding_move(self) -> float:
-        """The move of parameters that are not matrices: within a matrix, rounding is small compared with the other numbers."""
+        """How far rounding moves parameters that are not matrices; in a matrix, it is small compared with the other numbers."""
         return self.others.rounding_move
 
     @property
@@ -86,11 +87,11 @@ class Muon:
         return AdamW(self.learning_rate, self.beta1, self.beta2, self.epsilon, self.weight_decay)
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
-        """Returns the shapes of one moment for a matrix, and of two for any other parameter; they are that of the parameter."""
+        """Returns the shape of one moment for a matrix, and of two for any other parameter; all have the parameter's shape."""
         return dict.fromkeys(self.slots[: 1 if param.is_matrix else 2], param.shape)
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
-        """Updates in place, as `OptimizerSpec.update` says."""
+        """Updates a parameter in place, as specified by `OptimizerSpec.update`."""
         if "second_moment" in state:
             self.others.update(step, weight, gradient, state)
             return
@@ -102,9 +103,9 @@ class Muon:
         Args:
             weight: The matrix.
             gradient: Its gradient.
-            state: Its moment by name.
-            factor: The factor of singular values of one.
-            ahead: Whether it looks ahead along the new moment.
+            state: Its moment, by name.
+            factor: The factor of the orthogonalized move.
+            ahead: Whether the update looks ahead along the new moment.
         """
         v = state["first_moment"]
         v *= self.beta1
@@ -115,7 +116,7 @@ class Muon:
 
 
 def orthogonalized(matrix: Array) -> Array:
-    """Returns a matrix with its singular vectors, and singular values near one: five rounds of Newton-Schulz."""
+    """Returns a matrix with the same singular vectors and singular values near one, by five rounds of Newton-Schulz."""
     a, b, c = COEFFICIENTS
     x = matrix / max(float((matrix * matrix).sum()) ** 0.5, LEAST_NORM)
     is_tall = x.shape[0] > x.shape[1]
@@ -127,7 +128,7 @@ def orthogonalized(matrix: Array) -> Array:
 
 
 def orthogonal_shards(spec: Muon, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Orthogonalizes two halves of a matrix separately; see `OptimizerSpec.update`."""
+    """Orthogonalizes the two halves of a matrix separately; see `OptimizerSpec.update`."""
     if "second_moment" in state:
         spec.update(t, w, g, state)
         return
@@ -145,7 +146,7 @@ def without_look_ahead(spec: Muon, t: int, w: Array, g: Array, state: Arrays) ->
 
 
 def scaled_by_shape(spec: Muon, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Multiplies by torch's default factor; see `OptimizerSpec.update`."""
+    """Uses torch's default factor; see `OptimizerSpec.update`."""
     if "second_moment" in state:
         spec.update(t, w, g, state)
     else:
@@ -158,4 +159,4 @@ MISTAKES = {
     without_look_ahead: "Muon moves along the momentum itself: Nesterov's look ahead is missing",
     scaled_by_shape: "Muon scales its moves by sqrt(max(1, outputs / inputs)), torch's default, not by 0.2 sqrt(max(n, m))",
 }
-"""Wrong updates, each with what it means."""
+"""The wrong updates, each with a sentence that describes it."""

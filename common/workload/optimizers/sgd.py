@@ -40,7 +40,7 @@ class Sgd:
 
     @property
     def gradient_average(self) -> tuple[str, float, float]:
-        """The velocity."""
+        """The velocity, as `OptimizerSpec` specifies it."""
         return "momentum", self.momentum, 1.0
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
@@ -48,7 +48,7 @@ class Sgd:
         return {"momentum": param.shape}
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
-        """Updates in place, as `OptimizerSpec.update` says."""
+        """Updates a parameter in place, as specified by `OptimizerSpec.update`."""
         v = state["momentum"]
         v *= self.momentum
         v += gradient
@@ -56,7 +56,7 @@ class Sgd:
 
 
 def momentum_off_by_one(spec: Sgd, t: int, w: Array, g: Array, state: Arrays) -> None:
-    """Moves the weights by the velocity of the step before; see `OptimizerSpec.update`."""
+    """Moves the weights by the velocity of the previous step; see `OptimizerSpec.update`."""
     before = state["momentum"].copy()
     spec.update(t, w.copy(), g, state)
     w -= spec.learning_rate * before
@@ -72,4 +72,4 @@ MISTAKES = {
     momentum_off_by_one: "the update used the momentum of the step before: velocity and weights are updated in the wrong order",
     nesterov: "the update is Nesterov's, not plain momentum",
 }
-"""Wrong updates, each with what it means."""
+"""The wrong updates, each with a sentence that describes it."""

@@ -1,4 +1,4 @@
-"""The description of an optimizer, for everything that trains with it, predicts it or judges it."""
+"""The description of an optimizer, for all code that trains with it, predicts it or judges it."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -14,16 +14,16 @@ class OptimizerSpec(Protocol):
     """An optimizer with its hyper-parameters, which are the fields of a frozen dataclass.
 
     Attributes:
-        name: As in `--optimizer`; mirrors have a file of this name.
+        name: The name in `--optimizer`; each mirror has a file of this name.
         learning_rate: The step size.
-        keys: Slot -> its usual name in files, that of torch's optimizers; the slots of the user's optimizer keep their names.
-        default_rate: The learning rate of a workload that has none for this optimizer.
-        is_elementwise: Whether each number is updated from its own gradient and state alone. Where parameters are cut, each
-            device then updates its part. An optimizer of whole matrices would take another step there.
-        moves_by_sign: Whether the first step moves a weight by the sign of its gradient, even if that is tiny.
-        counts_steps: Whether an update depends on how many there have been.
+        keys: Slot -> its usual name in files, which is that in torch's optimizers; slots of a user's optimizer keep their names.
+        default_rate: The learning rate for workloads that define none for this optimizer.
+        is_elementwise: Whether each number is updated from its own gradient and state only. Then a device can update its part of
+            a parameter that is split. An optimizer of whole matrices would take another step there.
+        moves_by_sign: Whether the first step moves a weight by the sign of its gradient, even if the gradient is tiny.
+        counts_steps: Whether an update depends on the number of the step.
         rests: Whether a parameter that never gets a gradient does not change, as if it were left out.
-        spares_vectors: Whether weight decay leaves out vectors: biases and the scales of norms.
+        spares_vectors: Whether weight decay leaves out vectors, i.e. biases and the scales of norms.
         vector_rate: The factor of the learning rate for vectors.
     """
 
@@ -38,26 +38,26 @@ class OptimizerSpec(Protocol):
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
 
     def __init__(self, learning_rate: float) -> None:
-        """All else has a usual value."""
+        """Makes an optimizer with default values for all other hyper-parameters."""
 
     @property
     def spares_vectors(self) -> bool:
-        """See the class."""
+        """Whether weight decay leaves out vectors."""
         ...
 
     @property
     def vector_rate(self) -> float:
-        """See the class."""
+        """The factor of the learning rate for vectors."""
         ...
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """The names of the parameters in each group of a user's optimizer; empty if all parameters are one group."""
+        """The names of the parameters in each group of a user's optimizer; empty if there is only one group."""
         ...
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The names of what it keeps for a parameter, in the order in which updates take them."""
+        """The names of the arrays that it keeps for a parameter, in the order in which updates take them."""
         ...
 
     @property
@@ -69,17 +69,17 @@ class OptimizerSpec(Protocol):
         """How far rounding alone may move a weight whose true gradient is zero; None if there is no formula."""
 
     def state(self, param: Param) -> Mapping[str, Shape]:
-        """Returns the shape of every slot of a parameter."""
+        """Returns the shape of each slot of a parameter."""
         ...
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
         """Updates a parameter and its state in place.
 
         Args:
-            step: t, from 1.
+            step: The number of the step, t, counted from 1.
             weight: The parameter.
             gradient: Its gradient, which is not changed.
-            state: Its slots by name.
+            state: The slots of the parameter, by name.
         """
 
 
@@ -89,11 +89,11 @@ def groups_vectors(optimizer: OptimizerSpec) -> bool:
 
 
 def of_dimensions(optimizer: OptimizerSpec, num_dims: int) -> OptimizerSpec:
-    """Returns an optimizer as it updates parameters with a number of dimensions: with their rate and their decay.
+    """Returns the optimizer for parameters with a number of dimensions, with the learning rate and weight decay that they have.
 
     Args:
         optimizer: The optimizer of the run.
-        num_dims: 1 for biases and the scales of norms.
+        num_dims: The number of dimensions; 1 for biases and the scales of norms.
     """
     if num_dims > 1 or not groups_vectors(optimizer):
         return optimizer
@@ -104,4 +104,4 @@ def of_dimensions(optimizer: OptimizerSpec, num_dims: int) -> OptimizerSpec:
 
 
 Update = Callable[[OptimizerSpec, int, Array, Array, Arrays], None]
-"""`OptimizerSpec.update` as a function; a mutant puts another one in its place."""
+"""`OptimizerSpec.update` as a function, which a mutant replaces."""

@@ -1,4 +1,4 @@
-"""The optimizers by name. Each is imported on demand, since most commands need at most one of them."""
+"""The optimizers by name. Each is imported on demand, since most commands need at most one."""
 
 import importlib
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from samestep.common.workload.optimizers.spec import OptimizerSpec, Update
 
 OPTIMIZERS = {"sgd": "Sgd", "adamw": "AdamW", "lion": "Lion", "muon": "Muon", "adafactor": "Adafactor"}
-"""Name -> its class, in the file of the name."""
+"""The name of an optimizer -> its class, in the file of that name."""
 DEFAULT = "adamw"
 """The optimizer of a user's model, unless another one is requested."""
 USER = "own"
@@ -22,7 +22,7 @@ def optimizer_named(name: str) -> "type[OptimizerSpec]":
 
 
 def mistakes_of(name: str) -> "Mapping[Update, str]":
-    """Returns the wrong updates of one of our optimizers, each with what it means."""
+    """Returns the wrong updates of one of our optimizers, each with a sentence that describes it."""
     return _module(name).MISTAKES
 
 

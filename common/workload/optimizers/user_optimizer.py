@@ -1,4 +1,4 @@
-"""The optimizer that the user's file builds, as its description has it."""
+"""The optimizer that the user's file builds, as given in its description."""
 
 import dataclasses
 from typing import ClassVar
@@ -13,8 +13,8 @@ class UserOptimizer:
     """The optimizer of the user's file; its attributes are those of `OptimizerSpec`.
 
     Attributes:
-        source: Where it is declared, as FILE.py:NAME.
-        slots: The framework's names of what it keeps for a parameter.
+        source: The place of its declaration, as FILE.py:NAME.
+        slots: The framework's names of the arrays that it keeps for a parameter.
         groups: The names of the parameters in each of its groups.
         file_rate: The learning rate that the file gives its first group.
     """
@@ -26,8 +26,8 @@ class UserOptimizer:
     file_rate: float = 0.0
     name: str = dataclasses.field(default=USER, init=False)
     keys: ClassVar = dict[str, str]()
-    default_rate: ClassVar = 0.0  # its own
-    is_elementwise: ClassVar = True  # `check_optimizer` asks what the experiments showed
+    default_rate: ClassVar = 0.0  # the file's rate applies
+    is_elementwise: ClassVar = True  # `check_optimizer` refuses others by experiment
     moves_by_sign: ClassVar = True
     counts_steps: ClassVar = True
     rests: ClassVar = False
@@ -37,7 +37,7 @@ class UserOptimizer:
     rounding_move = None
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
-        """Returns the shapes of its state, which are that of the parameter; other optimizers are refused."""
+        """Returns the shapes of its state, which are those of the parameter; optimizers with other state are refused."""
         return dict.fromkeys(self.slots, param.shape)
 
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
