@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable, unknown
@@ -11,7 +11,6 @@ from samestep.common.flags import Scalar, flags, read_fields, spell_flag
 from samestep.common.mesh import AXES
 from samestep.common.request import FRAMEWORKS, RunConfig, StrategyOptions
 from samestep.common.strategy import Run, StrategyInfo
-from samestep.common.techniques import Techniques
 from samestep.common.workload.saved import SavedLists
 
 
@@ -175,17 +174,18 @@ def read_options(framework: str, info: StrategyInfo, values: dict[str, Scalar]) 
     return read_fields(info.options, values)
 
 
-def foreign_option(framework: str, info: StrategyInfo, name: str) -> ConfigError:
+def foreign_option(framework: str, info: StrategyInfo, name: str, others: Iterable[str] = ()) -> ConfigError:
     """Returns the error for an option that a strategy does not have: it names the strategies that do, if any.
 
     Args:
         framework: The framework of the strategy.
         info: The strategy's row.
         name: The option, as a field is named.
+        others: What may stand beside the strategy's own options where this one was given.
     """
     if name in flags(RunConfig):
         return ConfigError(
-            f"{name} is not an option of {framework}:{info.name}; give it as a flag, {spell_flag(name)}."
+            f"{name} is not an option of {framework}:{info.name}; give it as a flag of samestep run, {spell_flag(name)}."
         )
     owners = [f"{other}:{row.name}" for other, row in catalogue() if name in flags(row.options)]
     if owners:
@@ -194,5 +194,4 @@ def foreign_option(framework: str, info: StrategyInfo, name: str) -> ConfigError
         return ConfigError(
             f"{name} is an axis of the mesh; write it as --mesh {name}=2, or in a cell as +mesh={name}=2."
         )
-    names = (name for owner in (RunConfig, Techniques, info.options) for name in flags(owner))
-    return unknown("option", spell_flag(name), map(spell_flag, names))
+    return unknown(f"option of {framework}:{info.name}", name, [*flags(info.options), *others])

@@ -1,12 +1,11 @@
 """A cell: which configuration is run. The only place that reads and writes `framework:strategy+option=value`."""
 
 import dataclasses
-import re
 from collections.abc import Collection, Mapping
 
-from samestep.common.catalog import cells, frameworks_with, read_options, strategy_info
+from samestep.common.catalog import cells, foreign_option, frameworks_with, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.flags import Scalar, flags, join_spelling, read_fields, split_spelling
+from samestep.common.flags import Scalar, flags, join_spelling, read_fields, split_list, split_spelling
 from samestep.common.frameworks import FRAMEWORKS
 from samestep.common.request import ORACLE, RunConfig
 from samestep.common.strategy import StrategyInfo
@@ -129,6 +128,9 @@ class Cell:
             from samestep.common.workload.table import resize  # here: --help imports no NumPy
 
             workload = resize(workload, sizes)
+        for name in given:
+            others = (*CELL_FIELDS, "mesh", *size_names(base), *flags(Techniques))
+            raise foreign_option(self.framework, info, name, others)
         return dataclasses.replace(
             base,
             framework=self.framework,
@@ -136,7 +138,7 @@ class Cell:
             mesh=mesh,
             **{name: getattr(read_fields(RunConfig, {**fields}), name) for name in fields},
             workload=workload,
-            options=dataclasses.asdict(read_options(self.framework, info, {**own, **given, **(options or {})})),  # pyrefly: ignore[bad-argument-type]
+            options=dataclasses.asdict(read_options(self.framework, info, {**own, **(options or {})})),  # pyrefly: ignore[bad-argument-type]
             techniques=read_fields(Techniques, dataclasses.asdict(base.techniques) | techniques),
         )
 
@@ -151,9 +153,7 @@ def parse_cells(flag: str, text: str) -> list[Cell]:
     Raises:
         ConfigError: A cell is empty, or names a strategy that does not exist.
     """
-    cells = [cell.strip() for cell in re.split(r",(?!\s*\w+=)", text)]
-    if not all(cells):
-        raise ConfigError(f"{flag} '{text}' has an empty cell; name cells, as in torch:ddp,tf:mirrored.")
+    cells = split_list(text, f"{flag} '{text}'", "cell", "torch:ddp,tf:mirrored", r",(?!\s*\w+=)")
     return [Cell.parse(cell) for cell in cells]
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import re
 import typing
 from collections.abc import Collection, Iterable, Mapping
 
@@ -134,6 +135,24 @@ def _kinds(owner: type, field: str) -> tuple[type, ...]:
     return typing.get_args(declared) or (declared,)
 
 
+def split_list(text: str, said: str, word: str, example: str, between: str = ",") -> list[str]:
+    """Splits a list at its commas; blanks beside a comma do not count.
+
+    Args:
+        text: What the user wrote.
+        said: What messages call the list.
+        word: What they call a word of it.
+        example: A list that is right.
+        between: What separates two words, as a regular expression.
+
+    Raises:
+        ConfigError: A word is empty.
+    """
+    if all(words := [each.strip() for each in re.split(between, text)]):
+        return words
+    raise ConfigError(f"{said} has an empty {word}; write it as in {example}.")
+
+
 def split_spelling(text: str) -> tuple[str, dict[str, str]]:
     """Splits `name+field=value+field=value` into its name and its fields.
 
@@ -144,6 +163,7 @@ def split_spelling(text: str) -> tuple[str, dict[str, str]]:
     fields: dict[str, str] = {}
     for part in parts:
         field, equals, value = part.partition("=")
+        field = field.replace("-", "_")  # as in the flag of that name
         if not (field and equals and value):
             raise ConfigError(f"'{part}' in '{text}' is not field=value; write it as in {name}+width=128.")
         if field in fields:

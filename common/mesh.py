@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.flags import split_list
 
 Dimension = Literal["examples", "positions", "parameters", "stacked", "features", "layers"]
 
@@ -59,7 +60,7 @@ class Mesh:
             ConfigError: An axis is unknown or named twice, or a size is not a positive integer.
         """
         axes = []
-        for part in text.split(","):
+        for part in split_list(text, f"mesh '{text}'", "axis", "data=2,tensor=2"):
             name, _, size = (piece.strip() for piece in part.partition("="))
             if name not in AXES:
                 raise unknown("mesh axis", name, AXES)

@@ -5,7 +5,7 @@ import dataclasses
 from samestep.common.features import Features
 from samestep.common.flags import MAX_FACTOR, MAX_STEPS, Scalar, flag
 from samestep.common.frameworks import FRAMEWORKS, ORACLE_FRAMEWORK
-from samestep.common.mesh import HEADS
+from samestep.common.mesh import AXES, HEADS
 from samestep.common.techniques import Techniques
 from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
 
@@ -59,7 +59,12 @@ class TrainedConfig:
         most=MAX_DEVICES,
         in_cell=True,
     )
-    mesh: str | None = flag(None, "named axis sizes instead of --devices, as in data=2,tensor=2", compared=False)
+    mesh: str | None = flag(
+        None,
+        "named axis sizes instead of --devices, as in data=2,tensor=2",
+        compared=False,
+        elsewhere={f"--{axis}": f"It is an axis of the mesh: --mesh {axis}=2." for axis in AXES},
+    )
     steps: int | None = flag(
         None,
         "number of steps, including those before --start-from (default: the workload's)",

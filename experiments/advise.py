@@ -30,8 +30,8 @@ ASKED = ("workload", "model", "data", "batch_size", "optimizer")
 _VARIED = ("devices", "nodes", "machine", "batch_size", "context", "optimizer", "weights", "mesh")
 """What `--vary` can vary besides the sizes of the workload."""
 _VARY = (
-    f"print the best layout for each value of {', '.join(_VARIED)} or a size of the workload, as in devices=64,512; may be given "
-    "several times"
+    f"print the best layout for each value of {', '.join(_VARIED)} or a size of the workload, as in devices=64,512, or "
+    "mesh=data=8;data=4,tensor=2 where values have commas; may be given several times"
 )
 _DEVICES = "Devices come by whole nodes: give --nodes, or --vary devices=64."
 _ABOUT = (

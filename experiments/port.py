@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, ParityFailed
-from samestep.common.flags import MAX_FACTOR, MAX_STEPS, flag, read_fields
+from samestep.common.flags import MAX_FACTOR, MAX_STEPS, flag, read_fields, split_list
 from samestep.common.request import MAX_SECONDS, MAX_SEED, RunConfig
 from samestep.common.workload.accepted import ACCEPTABLE, check_accepted
 from samestep.common.workload.declared import absolute_source
@@ -68,7 +68,10 @@ def main(arguments: Sequence[str]) -> int:
     form = given.pop("format")
     path, target = given.pop("weights"), given.pop("to")
     named = given.pop("accept", None)
-    accepted = check_accepted(named.split(","), "It was given with --accept.") if named is not None else ()
+    accepted = (
+        () if named is None else split_list(named, f"--accept '{named}'", "difference", ",".join([*ACCEPTABLE][:2]))
+    )
+    accepted = check_accepted(accepted, "It was given with --accept.")
     config = RunConfig(**dataclasses.asdict(read_fields(PortRequest, given)))
     if config.model is None:
         raise ConfigError("samestep port needs --model FILE.py, with a torch model and a tf model in it.")

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from samestep.common.errors import unknown
+from samestep.common.flags import split_list
 
 MOST_TAKEN = 0.1
 """The largest share of the time of a run's cores that others may have used while the clock ran."""
@@ -87,7 +88,8 @@ def check_allowed(texts: Iterable[str]) -> frozenset[str]:
     Raises:
         ConfigError: A name is not in `CONFOUNDS`.
     """
-    given = frozenset(name.strip() for text in texts for name in text.split(","))
+    example = ",".join([*CONFOUNDS][:2])
+    given = frozenset(name for text in texts for name in split_list(text, f"--allow '{text}'", "confound", example))
     for name in sorted(given - set(CONFOUNDS)):
         raise unknown("confound", name, CONFOUNDS)
     return given

@@ -98,7 +98,7 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
                 raise ConfigError(f"'{field}={fields[field]}' does not fit the data, which need {kept}; {remedy}.")
     if path is not None:
         workload = _for_targets(workload, model)
-    return dataclasses.replace(workload, name=spelling, model=model, data=data)
+    return dataclasses.replace(workload, name=join_spelling(name, fields), model=model, data=data)
 
 
 def size_names(spelling: str, path: str | None = None) -> list[str]:

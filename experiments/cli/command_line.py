@@ -121,7 +121,8 @@ def _named_among_flags(arguments: Sequence[str], program: str, groups: Sequence[
     for word in rest:
         if word.startswith("--") and word != "--help":
             every = [spell_flag(name) for owner in owners for name in flags(owner)]
-            raise unknown("option", word.partition("=")[0], dict.fromkeys(every))
+            named = word.partition("=")[0]
+            raise unknown("option", named, dict.fromkeys(every), owner=first.elsewhere.get(named, ""))
         if word.startswith("-") and word not in ("-h", "--help"):
             raise ConfigError(f"'{word}' is not a flag; every flag is written as --name value.")
     named = [word for word in rest if not word.startswith("-")]

@@ -77,6 +77,9 @@ class Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             what = re.sub("[-_]", " ", str(action.metavar or action.dest).lower())
             raise unknown(what, str(value), map(str, action.choices), owner=self.elsewhere.get(str(value), ""))
+        # Flags of a dataclass, and actions of ours, say what they take.
+        if value == "" and type(action) is argparse._StoreAction and action.default is not argparse.SUPPRESS:
+            raise ConfigError(f"{_spell(action)} is empty; give a value; {self.prog} --help lists what there is.")
 
     def _get_formatter(self) -> argparse.HelpFormatter:
         return _WholeWords(prog=self.prog)
@@ -102,6 +105,11 @@ class Parser(argparse.ArgumentParser):
             return f"'{word}' is one word too many"
         flag = "--model" if word.endswith(".py") else "--workload"
         return f"'{word}' follows no flag{f': did you mean {flag} {word}?' * (flag in known)}"
+
+
+def _spell(action: argparse.Action) -> str:
+    """Returns an argument as messages call it: its flag, or the word in its place."""
+    return next(iter(action.option_strings[::-1]), str(action.metavar or action.dest))
 
 
 def _spell_word(action: argparse.Action) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from samestep.common.errors import ConfigError
+from samestep.common.flags import split_list
 
 MAX_VALUES = 1000
 
@@ -29,14 +30,13 @@ def split_values(name: str, text: str) -> tuple[str, ...]:
 
     Args:
         name: What varies.
-        text: The values, with commas between them.
+        text: The values, with commas between them; with semicolons if a value has commas, as a mesh may.
 
     Raises:
         ConfigError: A value is empty or given twice, or there are too many.
     """
-    values = tuple(value.strip() for value in text.split(","))
-    if not all(values):
-        raise ConfigError(f"--vary '{name}={text}' has an empty value; list its values, as in {name}=2,4.")
+    example = "mesh=data=8;data=4,tensor=2" if name == "mesh" else f"{name}=2,4"
+    values = tuple(split_list(text, f"--vary '{name}={text}'", "value", example, ";" if ";" in text else ","))
     if len(values) > MAX_VALUES:
         raise ConfigError(f"--vary {name} lists {len(values)} values; list at most {MAX_VALUES}.")
     for value in values:

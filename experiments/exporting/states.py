@@ -29,7 +29,9 @@ def export_state(directory: Path, framework: str, folder: Path) -> Path:
     """
     refuse_stateless(directory, f"samestep export {directory}")
     state = read_saved(directory, "samestep export")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"-o {folder} is a file, and the export is a folder; name a new folder.")
+    if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"-o {folder} has something in it, which would be mixed with the export; name a new folder.")
     if framework:
         require(framework)

@@ -13,6 +13,7 @@ import jinja2
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.files.writing import replacing
+from samestep.common.flags import split_list
 from samestep.common.strategy import Run
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -136,7 +137,7 @@ def read_target(flag: str, text: str) -> Target:
     settings = {name: each.default for name, each in known.items()}
     if engine == "ray" and rest.startswith("//"):
         rest = f"address={text}"
-    for each in filter(None, rest.split(",")):
+    for each in split_list(rest, f"{flag} '{text}'", "setting", f"{engine}:nodes=2") if rest else ():
         name, _, value = each.partition("=")
         if name not in known:
             raise unknown(f"setting of {engine}", name, known)

@@ -113,6 +113,10 @@ def test_a_run_finds_its_cell(line: str, cell: str) -> None:
     assert config.steps == (3 if "--steps" in line else None)
 
 
+def test_a_name_in_a_cell_may_be_spelled_as_its_flag() -> None:
+    assert Cell.parse("torch:ddp+clip-norm=1") == Cell.parse("torch:ddp+clip_norm=1")
+
+
 def test_a_run_takes_what_its_cell_sets_and_what_its_flags_set() -> None:
     config = parse_run(["torch:pp+schedule=1f1b+clip_norm=1", "--microbatches", "2", "--accumulation-steps", "2"], "x")
     assert config.options == {"schedule": "1f1b", "microbatches": 2}

@@ -24,7 +24,23 @@ from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.state_file import write_state
 from samestep.common.workload.data.dataset import load
 from samestep.common.workload.initial import init
-from samestep.experiments import advise, compare, demo, diff, doctor, export, port, predict, run, strategies
+from samestep.experiments import (
+    advise,
+    checkpoints,
+    clean,
+    compare,
+    demo,
+    diff,
+    doctor,
+    explore,
+    export,
+    ledger,
+    port,
+    predict,
+    report,
+    run,
+    strategies,
+)
 from samestep.experiments.cli.ending import run_command
 from tests.processes import descendants
 
@@ -163,6 +179,31 @@ def test_an_axis_is_no_option(refused: Refused) -> None:
     holds(line, "context is an axis of the mesh; write it as --mesh context=2, or in a cell as +mesh=context=2.")
 
 
+@pytest.mark.parametrize(("command", "flag"), [(run, "--pipe=2"), (predict, "--tensor")])
+def test_an_axis_is_no_flag(refused: Refused, command: types.ModuleType, flag: str) -> None:
+    axis = flag[2:].partition("=")[0]
+    holds(refused(command, "torch:hybrid", flag, "2"), f"It is an axis of the mesh: --mesh {axis}=2. Choose from: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "empty"),
+    [
+        (checkpoints, [""], "DIR"),
+        (clean, [""], "DIR"),
+        (diff, ["", "one"], "A"),
+        (explore, ["torch:ddp", ""], "CELL"),
+        (export, ["", "--to", "mlflow"], "RUNS"),
+        (ledger, ["--examples", ""], "--examples"),
+        (report, ["runs", "-o", ""], "--output"),
+    ],
+)
+def test_an_empty_word_is_not_this_directory(
+    refused: Refused, command: types.ModuleType, line: list[str], empty: str
+) -> None:
+    name = command.__name__.rpartition(".")[2]
+    holds(refused(command, *line), f"{empty} is empty; give a value; samestep {name} --help lists what there is.")
+
+
 def test_what_a_cell_sets_is_not_set_beside_it(refused: Refused) -> None:
     line = refused(run, "torch:ddp+clip_norm=1", "--clip-norm", "2")
     holds(line, "torch:ddp+clip_norm=1 and --clip-norm both set clip_norm; give it once.")
@@ -175,7 +216,7 @@ def test_a_field_of_the_whole_request_in_a_cell_is_told_its_flag(
     refused: Refused, command: types.ModuleType, flag: str
 ) -> None:
     line = refused(command, flag, "torch:ddp+steps=3")
-    holds(line, "steps is not an option of torch:ddp; give it as a flag, --steps.")
+    holds(line, "steps is not an option of torch:ddp; give it as a flag of samestep run, --steps.")
     assert "Did you mean" not in line
 
 
@@ -297,7 +338,9 @@ def test_an_option_of_a_real_row_is_checked(refused: Refused) -> None:
         ("clip_norm=much", ["--clip-norm is 'much'; give a finite number."]),
         ("accumulation_steps=0", ["--accumulation-steps is 0; give a whole number from 1 up."]),
         ("accumulation_steps=1.5", ["--accumulation-steps is '1.5'; give a whole number."]),
-        ("clip_nrom=1", ["unknown option '--clip-nrom'", "Did you mean '--clip-norm'?"]),
+        ("clip_nrom=1", ["unknown option of torch:ddp 'clip_nrom'. Did you mean 'clip_norm'?"]),
+        ("x=1", ["unknown option of torch:ddp 'x'. Choose from: bucket_bytes, devices, batch_size,"]),
+        ("clip-norm=1+clip_norm=2", ["gives 'clip_norm' twice; give each field once."]),
         ("clip_norm", ["'clip_norm' in 'torch:ddp+clip_norm' is not field=value"]),
         ("clip_norm=1+clip_norm=2", ["gives 'clip_norm' twice; give each field once."]),
     ],
@@ -411,7 +454,8 @@ def test_devices_against_the_mesh_are_refused(refused: Refused) -> None:
         ("data=x", ["'data' has size 'x'"]),
         ("data", ["'data' has size ''", "as in data=2,tensor=2"]),
         ("data=2,data=2", ["names the axis 'data' twice"]),
-        ("", ["unknown mesh axis ''"]),
+        ("", ["mesh '' has an empty axis; write it as in data=2,tensor=2."]),
+        ("data=2,", ["mesh 'data=2,' has an empty axis"]),
     ],
 )
 def test_a_mesh_that_cannot_be_is_refused(refused: Refused, mesh: str, fragments: list[str]) -> None:

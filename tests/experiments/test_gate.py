@@ -196,7 +196,7 @@ def test_a_required_row_is_added_and_judged_to_its_end(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("--strategies=", "--strategies '' has an empty cell; name cells, as in torch:ddp,tf:mirrored."),
+        ("--strategies=", "--strategies '' has an empty cell; write it as in torch:ddp,tf:mirrored."),
         ("--strategies torch:ddp,", "--strategies 'torch:ddp,' has an empty cell"),
         (
             "--framework tf --strategies torch:ddp",

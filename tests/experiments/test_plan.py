@@ -129,7 +129,7 @@ def test_the_rows_that_a_user_named_or_requires_are_all_that_come_of_them() -> N
             {"strategies": "ddp", "vary": {"mesh": "data=2"}},
             "--vary mesh: rows do not differ in it; write it into cells.",
         ),
-        ({"strategies": "ddp", "vary": {"width": ""}}, "--vary 'width=' has an empty value; list its values"),
+        ({"strategies": "ddp", "vary": {"width": ""}}, "--vary 'width=' has an empty value; write it as in width=2,4."),
         (
             {"strategies": "ddp", "vary": {"batch_size": [8]}, "batch_size": 8},
             "--vary batch_size and --batch-size both",

@@ -85,6 +85,7 @@ def test_python_and_yaml_read_the_others(nodes: int) -> None:
         ("slurn", "unknown engine 'slurn'. Did you mean 'slurm'?"),
         ("slurm:node=2", "unknown setting of slurm 'node'. Did you mean 'nodes'?"),
         ("slurm:nodes=0", "nodes is '0'; give a whole number from 1 to 9999."),
+        ("slurm:nodes=2,", "'slurm:nodes=2,' has an empty setting; write it as in slurm:nodes=2."),
         ("slurm:nodes", "nodes has no value; write it as in nodes=2"),
         ("slurm:partition=a b", "'a b' is no partition; write it as in partition=all, without blanks."),
         ("slurm:partition=$(reboot)", "is no partition"),

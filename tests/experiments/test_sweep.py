@@ -71,6 +71,7 @@ def test_a_published_batch_keeps_its_tokens(capsys: pytest.CaptureFixture[str]) 
         (["--vary", "nodes=0,1"], ["--vary nodes=0", "from 1 up"]),
         (["--vary", "layers=2,0"], ["--vary layers=0", "is not a size"]),
         (["--vary", "heads=2,7"], ["--vary heads=7", "7 heads"]),
+        (["--vary", "mesh=data=8;data=4,tensor=x"], ["--vary mesh=data=4,tensor=x", "mesh axis 'tensor' has size 'x'"]),
         (["--vary", "mesh=data=8,x"], ["--vary mesh=x", "unknown mesh axis 'x'"]),
         (["--vary", "machine=a100-80gb,nope"], ["--vary machine=nope", "Choose from: a100-80gb"]),
         (["--vary", "optimizer=adamw,sdg", "--vary", "layers=2,4"], ["--vary optimizer=sdg", "Did you mean 'sgd'"]),

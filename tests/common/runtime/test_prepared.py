@@ -87,7 +87,7 @@ def write(content: str) -> Callable[[Path], object]:
         ({"techniques": {"pace": 3}}, "unknown field 'pace'. Choose from: accumulation_steps, clip_norm"),
         ({"options": None}, "options is None, not an object"),
         ({"options": [1]}, "options is [1], not an object"),
-        ({"options": {"speed": 3}}, "unknown option '--speed'"),
+        ({"options": {"speed": 3}}, "unknown option of torch:ddp 'speed'. Choose from: bucket_bytes."),
         ({"options": {"bucket_bytes": [5]}}, "--bucket-bytes is [5]; give a whole number."),
         ({"options": {}}, "options is {}, and the run would have {'bucket_bytes': None}"),
         ({"stepz": 3}, "unknown field 'stepz'. Did you mean 'steps'?"),
