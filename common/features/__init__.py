@@ -1,6 +1,6 @@
-"""Features: what a model may have, whatever the strategy, that depends on more than an example and the weights.
+"""Features: parts of a model, under any strategy, that depend on more than an example and the weights.
 
-Each is a folder; here their flags come together.
+Each is a folder; their flags are combined here.
 """
 
 import dataclasses
@@ -15,4 +15,4 @@ class Features(
     BatchNormFlags,
     DropoutFlags,
 ):
-    """What a run switches of the features of its model."""
+    """The flags by which a run switches features of its model."""

@@ -1,4 +1,4 @@
-"""What a feature of a model consists of: the hooks that its own folder fills in, and over which everything else loops."""
+"""A feature of a model: the hooks that its folder fills in, and over which everything else loops."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ class Suspect:
         what: A phrase for it, with its layers counted.
         off: The flags that switch it off.
         remedy: How it is switched off, with the flag.
-        is_exact: Whether that switches nothing else off: a layer in evaluation mode may also draw no random numbers.
+        is_exact: Whether that switches nothing else off, unlike evaluation mode, in which a layer may also not draw.
     """
 
     what: str
@@ -32,13 +32,13 @@ class Suspect:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunningBuffers:
-    """The numbers beside the parameters that layers of a feature update in training.
+    """The buffers that layers of a feature update in training, in addition to parameters.
 
     Attributes:
         of: Returns those of one of our models: the size of each, and its initial value.
         asked_by: How a workload asks for such layers.
-        in_words: What messages call the buffers.
-        kept_by: The flag that keeps them, and such buffers of a user's model, as they are.
+        in_words: The name of the buffers in messages.
+        kept_by: The flag that leaves them, and such buffers of a user's model, unchanged.
         are_kept: Whether a run leaves them unchanged.
     """
 
@@ -51,15 +51,15 @@ class RunningBuffers:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayerExchange:
-    """What layers of a feature exchange between devices in the middle of a pass.
+    """An exchange between devices that layers of a feature make in the middle of a pass.
 
     Attributes:
         flag: The flag that asks for it.
-        in_words: What messages call what the layers get by it.
-        without: The flag that asks for none of it.
+        in_words: The name in messages of what the layers receive.
+        without: The flag that asks for no such exchange.
         is_asked: Whether a run asks for it.
-        sends: What layers of our models send in a phase, by path.
-        framework_sends: What layers of the framework send, likewise, and what is sent between the two passes.
+        sends: Returns what layers of our models send in a phase, by path.
+        framework_sends: Returns the same for layers of the framework, and what is sent between the two passes.
     """
 
     flag: str
@@ -79,12 +79,12 @@ class Feature:
     Attributes:
         flag: The field of `Features` by which a run asks for it; "" if only a model does.
         field: The field of our models that turns it on; they have it if the field is not at its default.
-        is_in_own: Whether a user's model has it, by what was found out about that model.
+        is_in_own: Whether a user's model has it, according to what was found out about that model.
         switch: Returns one of our models as a request switches it.
         say_switched: Returns what a request switches, as a clause; "" if it leaves the model as it is.
         refuse: Raises a ConfigError for a run that cannot have it as requested, under any strategy.
         takes_keys: Whether one of our models needs to know which examples a step takes.
-        mask_bytes: The bytes that are kept for each number that it lets pass or drops.
+        mask_bytes: The bytes that are kept for each number that it passes on or drops.
         layers: The layers that it adds to one of our models: the path of each, and its number of channels.
         buffers: The buffers that these layers update in training, if they have any.
         exchange: What these layers exchange in the middle of a pass, if they do.
@@ -94,7 +94,7 @@ class Feature:
         layers_apart: The layers of a user's model whose buffers each replica updates with its own examples.
         suspect: What in a user's model may make a run leave its reference; None if nothing may.
         error_growth: By how much the square of a rounding error grows on its way through its layers.
-        say_growth: Says, as a noun clause, where that is more than can be judged; "" if it is not.
+        say_growth: Returns a noun clause for what makes that more than can be judged; "" if it is not.
     """
 
     flag: str = ""
@@ -121,8 +121,8 @@ def count_layers(names: tuple[str, ...], noun: str) -> str:
     """Counts layers in words and names the first, as in "2 layers (a, b)".
 
     Args:
-        names: Their paths.
-        noun: What they are, in the singular.
+        names: The paths of the layers.
+        noun: The noun for one of them.
     """
     named = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
     return f"{len(names)} {noun}{'s' if len(names) > 1 else ''} ({named})"

@@ -40,10 +40,10 @@ def _used(run: Run) -> list[Feature]:
 
 
 def switched(model: ModelSpec, features: Features) -> ModelSpec:
-    """Returns one of our models with everything that a request switches of it.
+    """Returns one of our models with its features switched as requested.
 
     Args:
-        model: As its workload has it.
+        model: The model of the workload.
         features: The request.
     """
     for each in _of(model):
@@ -57,7 +57,7 @@ def spell_switched(features: Features) -> str:
 
 
 def refuse_features(run: Run) -> None:
-    """Refuses a run that cannot have a feature as it asks for it.
+    """Refuses a run that cannot have a feature as requested.
 
     Raises:
         ConfigError: The run asks for such a feature.
@@ -68,11 +68,11 @@ def refuse_features(run: Run) -> None:
 
 def takes_keys(model: ModelSpec) -> bool:
     """Returns whether a step of one of our models needs to know which examples it takes."""
-    return any(each.takes_keys(model) for each in _of(model))  # asked in every step
+    return any(each.takes_keys(model) for each in _of(model))  # called in every step
 
 
 def mask_bytes(model: ModelSpec) -> int:
-    """Returns the bytes that are kept for each number that one of our models lets pass or drops."""
+    """Returns the bytes that are kept for each number that dropout of one of our models passes on or drops."""
     return sum(each.mask_bytes(model) for each in _of(model))
 
 
@@ -82,7 +82,7 @@ def balanced_numbers(model: ModelSpec) -> int:
 
 
 def find_suspects(run: Run) -> list[Suspect]:
-    """Returns what in a user's model may make a correct run leave its reference."""
+    """Returns what in a user's model may make a correct run deviate from its reference."""
     return [found for each in _used(run) if (found := each.suspect(run)) is not None]
 
 
@@ -113,12 +113,12 @@ def running_buffers(model: ModelSpec) -> RunningBuffers | None:
 
 
 def keeps_buffers(run: Run) -> bool:
-    """Returns whether running buffers stay as they are."""
+    """Returns whether a run leaves running buffers unchanged."""
     return any(each.buffers.are_kept(run) for each in _used(run) if each.buffers)
 
 
 def exchange_within(run: Run) -> LayerExchange | None:
-    """Returns what layers are to exchange in the middle of a pass, if a run asks for that."""
+    """Returns the exchange of layers in the middle of a pass that a run asks for; None if it asks for none."""
     return next((each.exchange for each in _used(run) if each.exchange and each.exchange.is_asked(run)), None)
 
 
@@ -160,7 +160,7 @@ def refuse_exchange(run: Run, why: str) -> None:
         why: Why the replicas cannot, as a clause.
 
     Raises:
-        ConfigError: It is asked for.
+        ConfigError: The run asks for such an exchange.
     """
     if (exchange := exchange_within(run)) is not None:
         raise ConfigError(
@@ -185,10 +185,10 @@ def layers_apart(run: Run) -> list[str]:
 
 
 def error_growth(run: Run) -> float:
-    """Returns by how much the square of a rounding error grows on its way through what features add to a model."""
+    """Returns by how much the square of a rounding error grows in the layers that features add to a model."""
     return math.prod(each.error_growth(run) for each in _used(run))
 
 
 def say_growth(run: Run) -> str:
-    """Says, as a noun clause, where errors grow beyond what can be judged; "" if they do not."""
+    """Returns a noun clause for what lets errors grow beyond what can be judged; "" if nothing does."""
     return next(filter(None, (each.say_growth(run) for each in _used(run))), "")

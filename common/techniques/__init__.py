@@ -1,4 +1,4 @@
-"""Techniques: how a step is taken, under any strategy. Each is a folder; their flags come together here."""
+"""Techniques: how a step is taken, under any strategy. Each is a folder; their flags are combined here."""
 
 import dataclasses
 

@@ -25,7 +25,7 @@ class GradientExchange:
     Attributes:
         statement: The exchange in NumPy: (run, the gradients of each rank, what each kept of the last step) -> their sum as
             every rank gets it, and what each keeps.
-        kept_bytes: What a device keeps from one step to the next for some parameters.
+        kept_bytes: The bytes that a device keeps from one step to the next for some parameters.
         first_step: The first step with this exchange, counted from 0; earlier steps exchange plain sums.
     """
 
@@ -41,7 +41,7 @@ class Periods:
     Attributes:
         statement: The outer step in NumPy: (techniques, the weights with which the period began, the outer momentum, the
             weights of each rank) -> the weights with which the next period begins, and the momentum.
-        kept_bytes: What a device keeps from one period to the next for some parameters.
+        kept_bytes: The bytes that a device keeps from one period to the next for some parameters.
     """
 
     statement: "OuterStep"
@@ -67,14 +67,14 @@ class Technique:
         gradient_sends: The sends that sum the gradients of some parameters over all devices, if the technique has its own.
         transform: Its change of the gradient of the whole batch, in NumPy, if it has one: (gradients, techniques of the
             run) -> gradients.
-        gradient_error: How far its rounding takes loss and gradient of a step, relative to their size, if it rounds them.
+        gradient_error: How far its rounding may move loss and gradient of a step, relative to their size, if it rounds them.
         find_flaw: Returns what is wrong with the state after a run; "" if nothing is.
-        sends_before_update: What it sends besides gradients, once a step.
-        emulation_on_cpus: What CPU cores compute instead of the hardware that it is meant for; None if it is meant for any
-            hardware.
+        sends_before_update: The sends in addition to gradients, once a step.
+        emulation_on_cpus: Says what CPU cores compute in place of the hardware for which it is meant; None if it is meant for
+            any hardware.
         computed_twice: The segments whose forward pass is recomputed in the backward pass.
         replaces_code: Whether a compiler generates the code of a pass, and decides what it saves for the backward pass.
-        in_textbooks: The quantities of a `Formula` that stay right with it; None for all.
+        in_textbooks: The quantities of a `Formula` that remain correct with it; None for all.
     """
 
     flags: type

@@ -23,7 +23,7 @@ from samestep.common.workload.models.dtypes import Dtypes
 from samestep.common.workload.models.spec import Param, Segment
 
 Hook = Literal["exchange", "periods", "transform", "gradient_error", "replaces_code"]
-"""Hooks by which strategies refuse techniques, or by which a run is repeated without some, of any technique."""
+"""Hooks by which strategies refuse techniques, or by which a run is repeated without some of its techniques."""
 TECHNIQUES: tuple[Technique, ...] = (
     RECOMPUTE,
     COMPRESS,
@@ -41,7 +41,7 @@ TECHNIQUES: tuple[Technique, ...] = (
 
 @functools.cache
 def used(techniques: Techniques) -> tuple[Technique, ...]:
-    """Returns the techniques of which a flag is not at its default."""
+    """Returns the techniques that have a flag that is not at its default."""
     return tuple(
         each
         for each in TECHNIQUES
@@ -64,7 +64,7 @@ def refuse_variables(source: str, dtypes: Dtypes) -> None:
 
 
 def exchange_of(techniques: Techniques) -> GradientExchange | None:
-    """Returns how gradients are exchanged if it is not by their plain sum."""
+    """Returns the exchange of gradients; None if it is their plain sum."""
     return next((each.exchange for each in used(techniques) if each.exchange is not None), None)
 
 
@@ -74,7 +74,7 @@ def periods_of(techniques: Techniques) -> Periods | None:
 
 
 STEPS_ALONE: FieldValues = {"local_steps": 500, "outer_rate": 0.7, "outer_momentum": 0.9}
-"""How devices take steps alone, as in Douillard et al., arXiv 2311.08105, sections 2 and 3 (DiLoCo)."""
+"""The settings of local steps in Douillard et al., arXiv 2311.08105, sections 2 and 3 (DiLoCo)."""
 
 
 def counts_devices(techniques: Techniques) -> str:
@@ -84,29 +84,29 @@ def counts_devices(techniques: Techniques) -> str:
 
 
 def kept_bytes(run: Run, params: Collection[Param]) -> int:
-    """Returns what techniques keep on a device from one exchange to the next.
+    """Returns the bytes that techniques keep on a device from one exchange to the next.
 
     Args:
         run: What is trained.
-        params: Those that are trained.
+        params: The parameters that are trained.
     """
     own = (exchange_of(run.techniques), periods_of(run.techniques))
     return sum(each.kept_bytes(run, params) for each in own if each is not None)
 
 
 def sums_gradients(techniques: Techniques) -> Technique | None:
-    """Returns the technique that sums the gradients by sends of its own, if one does."""
+    """Returns the technique that sums the gradients by its own sends; None if none does."""
     return next((each for each in used(techniques) if each.gradient_sends is not None), None)
 
 
 def gradient_error(run: Run) -> float | None:
-    """Returns how far a technique's rounding takes loss and gradient of a step, relative to their size; None if none rounds."""
+    """Returns how far a technique's rounding may move a step's loss and gradient, relative to their size; None if none does."""
     found = [each.gradient_error(run) for each in used(run.techniques) if each.gradient_error is not None]
     return max(found, default=None)
 
 
 def spell_exchanges(techniques: Techniques) -> list[str]:
-    """Returns the flags of the techniques that sum the gradients by sends of their own, as in `--compress int8`."""
+    """Returns the flags of the techniques that sum the gradients by their own sends, as in `--compress int8`."""
     own = [next(iter(flags(each.flags))) for each in used(techniques) if each.gradient_sends is not None]
     return [" ".join(spell_flags(techniques, set(flags(techniques)) - {name})) for name in own]
 
@@ -121,7 +121,7 @@ def refusal(hook: Hook, why: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in (each for each in TECHNIQUES if getattr(each, hook)):
         first, *options = flags(each.flags)
-        # Of an exchange and of periods, what says how is refused ahead of what asks for them.
+        # For exchanges and periods, the flags of details are refused before the flag that asks for them.
         found |= dict.fromkeys((*options, first) if each.exchange or each.periods else (first, *options), why)
     return found
 
@@ -157,8 +157,8 @@ def flags_of(hook: Hook, techniques: Techniques) -> FieldValues:
     """Returns the flags of the techniques that a run uses and that fill in a hook, by name; none if none does.
 
     Args:
-        hook: What they have to fill in.
-        techniques: Those of the run.
+        hook: The hook.
+        techniques: The techniques of the run.
     """
     own = [each for each in used(techniques) if getattr(each, hook)]
     return {name: getattr(techniques, name) for each in own for name in flags(each.flags)}
@@ -168,7 +168,7 @@ def without(hook: Hook, techniques: Techniques) -> Techniques:
     """Returns the techniques without those that fill in a hook.
 
     Args:
-        hook: What they have to fill in.
-        techniques: Those of the run.
+        hook: The hook.
+        techniques: The techniques of the run.
     """
     return dataclasses.replace(techniques, **{name: getattr(Techniques(), name) for name in flags_of(hook, techniques)})

@@ -1,1 +1,1 @@
-"""Batch normalization: its statistics are those of the examples that are computed together, so the step depends on which are."""
+"""Batch normalization: its statistics come from the examples that are computed together, so the step depends on which are."""

@@ -1,4 +1,4 @@
-"""How much rounding errors grow on their way through batch normalizations."""
+"""The growth of rounding errors on their way through batch normalizations."""
 
 import math
 
@@ -7,9 +7,9 @@ from samestep.common.strategy import Run
 
 _GELU_SQUARED = 1 / 3 + 1 / (2 * math.sqrt(3) * math.pi)
 DIVISION = {"relu": math.pi / (math.pi - 1), "gelu": _GELU_SQUARED / (_GELU_SQUARED - 1 / (4 * math.pi))}
-"""Activation -> the mean square of what it returns for normal numbers, divided by the variance: 1.47 and 1.23."""
+"""Activation -> the mean square of its outputs for normally distributed inputs, divided by their variance: 1.47 and 1.23."""
 MOST_GROWTH = 100
-"""By how much normalizations may let the square of a rounding error grow; beyond that, nearly nothing would be too much."""
+"""The largest growth of the square of a rounding error that can be judged; beyond it, almost any deviation would pass."""
 
 
 def error_growth(run: Run) -> float:
@@ -17,7 +17,7 @@ def error_growth(run: Run) -> float:
 
     Products round numbers relative to their size; a normalization subtracts their mean and divides by their deviation. So the
     square of an error grows by E[z^2] / Var[z] of the layer's input, which is `DIVISION` after an activation. A deviation
-    computed from n numbers is at times too small itself, which adds a factor of (n - 2) / (n - 3) in the mean.
+    computed from n numbers is sometimes too small itself, which on average adds a factor of (n - 2) / (n - 3).
 
     References:
         Yang et al., arXiv 1902.08129, "A Mean Field Theory of Batch Normalization", which has the same factors for gradients.
@@ -31,7 +31,7 @@ def error_growth(run: Run) -> float:
 
 
 def say_growth(run: Run) -> str:
-    """Says, as a noun clause, where rounding errors grow beyond what can be judged; "" if they do not."""
+    """Returns a noun clause for what lets rounding errors grow beyond what can be judged; "" if nothing does."""
     if error_growth(run) <= MOST_GROWTH:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""What batch normalizations with the statistics of the whole batch (`--batch-norm sync`) exchange.
+"""The exchanges of batch normalizations with the statistics of the whole batch (`--batch-norm sync`).
 
 For each channel, torch's ranks sum the mean and then the variance in the forward pass, and their two gradients in the backward
 pass. So do our models in TensorFlow. Keras sums the values, their squares and their number at once, and two gradients.
@@ -16,7 +16,7 @@ from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 
 _STATED_SUMS = 2
-"""How many sums a batch normalization takes in each phase that every mirror states."""
+"""How many sums, in each phase, a batch normalization takes that every mirror states."""
 
 
 def stated_sums(run: Run, phase: str) -> dict[str, Send]:

@@ -9,7 +9,7 @@ STATISTICS = ("local", "sync", "frozen")
 
 @dataclasses.dataclass(frozen=True)
 class BatchNormFlags:
-    """Which examples the statistics are computed from."""
+    """The flag that chooses the examples from which statistics are computed."""
 
     batch_norm: str = flag(
         "local",

@@ -11,7 +11,7 @@ _STATISTICS = re.compile("(?:moving|running)_(?:mean|var)")
 
 
 def _normalizes_apart(evidence: Evidence) -> Words | None:
-    """Statistics of a batch differ although the weights before them do not, and the runs are cut differently."""
+    """Looks for batch statistics that differ although the weights before them do not, in runs that are cut differently."""
     cuts = {side.world * side.passes for side in (evidence.a, evidence.b)}
     buffers = [each for each in differing(evidence.moves) if each.role == "buffer"]
     if not buffers or len(cuts) == 1 or _still(evidence) or _still(evidence.swapped()):
@@ -20,13 +20,13 @@ def _normalizes_apart(evidence: Evidence) -> Words | None:
 
 
 def _still(evidence: Evidence) -> list[SeenTensor]:
-    """Returns the statistics that move in A and are the same after B's step as before; none if a recorder saw B evaluate."""
+    """Returns the statistics that move in A but not in B; none if a recorder saw B evaluate."""
     buffers = [each for each in evidence.moves if each.role == "buffer" and _STATISTICS.search(each.name)]
     return [each for each in buffers if each.one.any() and not each.other.any() and not evidence.b.is_evaluated]
 
 
 def _shown(evidence: Evidence) -> str:
-    """Returns what shows that B normalizes otherwise: the loss, or gradients of weights that are zero; "" if nothing does."""
+    """Returns what shows that B normalizes differently: the loss, or gradients of weights that are zero; "" if nothing does."""
     if evidence.phase == "loss":
         return "the loss differs"
     apart, starts = differing(evidence.gradients), {each.name: each.before for each in evidence.moves}
@@ -36,7 +36,7 @@ def _shown(evidence: Evidence) -> str:
 
 
 def _stand_still(evidence: Evidence) -> Words | None:
-    """Statistics stand still in B, and what is made of them differs."""
+    """Looks for statistics that stand still in B, if what is computed from them differs."""
     still = _still(evidence)
     if not still or not (shown := _shown(evidence)):
         return None
@@ -66,4 +66,4 @@ STILL = (
         has_sides=True,
     ),
 )
-"""What is told where no factor explains all gradients, and before less certain words."""
+"""Mistakes to report if no factor explains all gradients, before less certain ones."""

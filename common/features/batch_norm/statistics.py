@@ -32,7 +32,7 @@ def batch_norms(model: ModelSpec) -> dict[str, int]:
 
 
 def framework_norms(model: ModelSpec) -> Mapping[str, int]:
-    """Returns the same for the batch normalizations of a user's model, which are layers of its framework."""
+    """Returns the path and the number of channels of each batch normalization of a user's model, a layer of its framework."""
     return model.facts.featured.get("batch_norm", {})
 
 
@@ -50,7 +50,7 @@ def examples_of_statistics(run: Run) -> int:
 
 
 def share_left(run: Run) -> float:
-    """Returns the share of the running statistics that a step leaves as it is."""
+    """Returns the share of the running statistics that a step leaves unchanged."""
     return 1.0 if run.batch_norm == "frozen" else (1 - MOMENTUM) ** run.microbatches
 
 
@@ -60,7 +60,7 @@ def takes_shares(run: Run) -> bool:
 
 
 def numbers_of_statistics(run: Run) -> int:
-    """Returns the fewest numbers from which a normalization computes its statistics, as its segment returns them; 0 if frozen."""
+    """Returns the fewest numbers from which any normalization computes a channel's statistics; 0 if they are frozen."""
     names = batch_norms(run.workload.model)
     normed = [segment for segment in run.workload.model.segments() if f"{segment.name}/norm" in names]
     return examples_of_statistics(run) * min(math.prod(segment.outputs[:-1]) for segment in normed)
@@ -70,7 +70,7 @@ def check_statistics(run: Run) -> None:
     """Refuses statistics that cannot be computed: those of micro-batches yet to come, or of one number.
 
     Raises:
-        ConfigError: They are asked for.
+        ConfigError: The run asks for such statistics.
     """
     if run.batch_norm == "sync" and run.passes > 1:
         raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")

@@ -1,1 +1,1 @@
-"""Dropout: which elements it keeps is a function of the example, the step and the seed, the same in all mirrors."""
+"""Dropout: the elements that it keeps are a function of the example, the step and the seed, the same in all mirrors."""

@@ -14,10 +14,10 @@ def rate_of(model: ModelSpec) -> float:
 
 
 def without(model: ModelSpec, features: Features) -> ModelSpec:
-    """Returns the model without dropout if that is asked for; a user's model switches its own off when it is built.
+    """Returns the model without dropout if that is requested; a user's model switches its own off when it is built.
 
     Args:
-        model: One of ours.
+        model: One of our models.
         features: The request.
     """
     if features.dropout is not False or not rate_of(model):

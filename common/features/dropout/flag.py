@@ -7,7 +7,7 @@ from samestep.common.flags import flag
 
 @dataclasses.dataclass(frozen=True)
 class DropoutFlags:
-    """Whether a model has its dropout."""
+    """The flag that switches dropout off."""
 
     dropout: bool | None = flag(
         None,

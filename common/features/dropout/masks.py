@@ -1,7 +1,7 @@
-"""Which elements dropout keeps: a function of (seed, step, layer, GLOBAL example, element), and of nothing else.
+"""The elements that dropout keeps: a function of (seed, step, layer, GLOBAL example, element) only.
 
-So the mask is the same whatever the number of shards, ranks, micro-batches or recomputations, and it is the same in all
-frameworks: each computes it on its own device, from the keys of its examples.
+So the mask is the same for any number of shards, ranks, micro-batches or recomputations, and it is the same in all
+frameworks. Each computes it on its own device, from the keys of its examples.
 """
 
 import operator
@@ -15,7 +15,7 @@ def keeps(keys: Integers, elements: Integers, layer: int, rate: float, shift: Sh
     Args:
         keys: The key of each example, followed by dims of size one.
         elements: The index of each element in the unsharded activation of one example.
-        layer: Which dropout of the model, from 0.
+        layer: The number of the dropout in the model, from 0.
         rate: The share of elements that are dropped.
         shift: As for `mix`.
     """

@@ -5,7 +5,7 @@ Each block adds to the mean loss
 
     balance x E x sum over experts of f x P,    f = (tokens that take the expert) / (k T),    P = (sum of its probabilities) / T
 
-Where the tokens are spread evenly, both f and P are 1 / E, and the loss is `balance`. It is not a mean over shards: f of the
+If the tokens are spread evenly, both f and P are 1 / E, and the loss is `balance`. It is not a mean over shards: f of the
 whole batch multiplies each P, so in every step ranks sum the tokens of each expert, L x E numbers, between the forward and the
 backward pass. f is a count and has no gradient.
 
@@ -23,9 +23,9 @@ from samestep.common.workload.models.spec import ModelSpec, num_positions
 BALANCED = "+experts= with +balance= above 0"
 """What asks for the loss, in messages."""
 NOT_ROUNDED = "it rounds the router's scores, and a token between two experts may then take the other one"
-"""Why a mixture of experts takes no technique that rounds a pass, whatever row trains it."""
+"""The reason why a mixture of experts takes no technique that rounds a pass, under any row."""
 AS_WRITTEN = "it needs shapes that are known before a step, and how many tokens an expert takes is not known"
-"""Why a mixture of experts takes no technique that compiles a pass."""
+"""The reason why a mixture of experts takes no technique that compiles a pass."""
 
 
 def balance_of(model: ModelSpec) -> float:
@@ -44,7 +44,7 @@ def check_balance(run: Run) -> None:
     """Refuses what would change the load-balancing loss, or make a mixture of experts impossible to judge.
 
     Raises:
-        ConfigError: It is asked for.
+        ConfigError: The run asks for such a thing.
     """
     model = run.workload.model
     if not model.facts.sizes.routed_experts:
@@ -62,7 +62,7 @@ def check_balance(run: Run) -> None:
 
 
 def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
-    """Yields whether a run has what a load-balancing loss of the whole batch cannot be had with, and why."""
+    """Yields what conflicts with a load-balancing loss of the whole batch: whether the run has it, and the reason in words."""
     yield (
         run.mesh.parts("layers") > 1,
         f"{run.name} cannot take {BALANCED}: it computes the load-balancing loss in its last stage, and the routers of other "

@@ -1,1 +1,1 @@
-"""Accumulation: each shard of a batch is taken in several micro-batches, whose gradients add up."""
+"""Accumulation: each shard of a batch is taken in several micro-batches, whose gradients are added up."""

@@ -18,5 +18,5 @@ class ClipFlags:
 
     @property
     def need_norm(self) -> bool:
-        """Whether the norm of the whole gradient is needed in each step."""
+        """Returns whether the norm of the whole gradient is needed in each step."""
         return self.clip_norm is not None

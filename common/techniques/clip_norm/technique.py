@@ -8,11 +8,11 @@ from samestep.common.techniques.technique import Technique
 
 
 def transform(gradients: Arrays, techniques: Techniques) -> Arrays:
-    """Clips the gradient of the whole batch, as `statement.clip` says.
+    """Clips the gradient of the whole batch, as `statement.clip` does.
 
     Args:
         gradients: The gradients of every parameter.
-        techniques: Those of the run.
+        techniques: The techniques of the run.
     """
     assert techniques.clip_norm is not None
     return clip(gradients, techniques.clip_norm)

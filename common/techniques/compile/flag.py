@@ -7,7 +7,7 @@ from samestep.common.flags import flag
 
 @dataclasses.dataclass(frozen=True)
 class CompileFlags:
-    """Whether a step is compiled."""
+    """The flag that compiles a step."""
 
     compile: bool = flag(
         False,

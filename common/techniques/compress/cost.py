@@ -1,7 +1,7 @@
-"""What compressed exchanges send, and what they keep.
+"""The sends of compressed exchanges, and what devices keep between them.
 
 With Ψ numbers of w bytes and N devices, a device sends 2(N-1)/N Ψ numbers of two bytes (fp16, bf16) or one (int8), in an
-all-to-all of pieces and an all-gather of their sums; w / 2 and w times less than an all-reduce. For int8 there are also two
+all-to-all of pieces and an all-gather of their sums. An all-reduce sends w / 2 or w times as much. For int8 there are also two
 all-reduces of one number for each parameter, and a device keeps (1 + 1/N) w Ψ bytes of residuals.
 
 PowerSGD of rank r sends r (n + m) numbers of a matrix n x m in two all-reduces, and keeps n m + r m numbers. All of this
@@ -40,7 +40,7 @@ def compressed_sends(run: Run, params: Sequence[Param]) -> Iterator[Send]:
 
 
 def _factors(run: Run, params: Sequence[Param]) -> Iterator[Send]:
-    """Yields what has no factors is sent as it is; then all P go together, and all Q."""
+    """Yields the sends of PowerSGD: parameters without factors uncompressed, then all P together, then all Q."""
     rank = run.techniques.compress_rank
     matrices = [matrix_shape(param.shape, rank) for param in params]
     whole = sum(param.size for param, matrix in zip(params, matrices, strict=True) if matrix is None)
@@ -56,11 +56,11 @@ def _send(run: Run, operation: str, size: int) -> Send:
 
 
 def residuals_bytes(run: Run, params: Iterable[Param]) -> int:
-    """Returns what a device keeps from one exchange to the next.
+    """Returns the bytes that a device keeps from one exchange to the next.
 
     Args:
         run: What is trained.
-        params: The params of the model.
+        params: The parameters of the model.
     """
     if run.techniques.compress == "powersgd":
         rank = run.techniques.compress_rank

@@ -8,7 +8,7 @@ ITEM_BYTES: Mapping[str, int] = {"fp16": 2, "bf16": 2, "int8": 1}
 
 
 def piece_size(size: int, ranks: int) -> int:
-    """Returns the numbers of a parameter that each rank adds up, padding included.
+    """Returns how many numbers of a parameter each rank adds up, including padding.
 
     Args:
         size: The numbers of the parameter.

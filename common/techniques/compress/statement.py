@@ -23,16 +23,16 @@ from samestep.common.techniques.compress.pieces import matrix_shape
 LARGEST = 127
 """The largest int8 that is sent; -128 is not, because the scale is symmetric."""
 LEAST_COLUMN = 1e-6
-"""The least norm of a column of PowerSGD's factor, relative to the first, below which it is set to zero and not made
+"""The least norm of a column of PowerSGD's factor, relative to the first column. A shorter column is set to zero instead of made
 orthogonal."""
 FACTOR = "factor"
 """The prefix of the name under which the first rank keeps PowerSGD's Q for a parameter."""
 Ranks = Sequence[np.ndarray]
-"""An array of each rank, all of one shape."""
+"""One array from each rank, all of one shape."""
 Kept = Sequence[Mapping[str, np.ndarray]]
-"""What each rank keeps for one parameter, by kind. The first rank also has what is the same for all."""
+"""The arrays that each rank keeps for one parameter, by kind. The first rank also has those that are the same for all."""
 Largest = Callable[[Ranks], Sequence[float]]
-"""The values of each rank -> the largest number that each rank is told."""
+"""The values of each rank -> the largest number, as each rank receives it."""
 KINDS = (RESIDUAL, SUM_RESIDUAL, FACTOR)
 
 
@@ -61,8 +61,8 @@ def exchange(
     Args:
         run: The run with the method.
         parts: The gradients of each rank.
-        local: What each rank kept of the last exchange, as in `TrainState.local`; nothing before the first one.
-        largest_of: Computes what each rank scales by; a mutant passes another function.
+        local: What each rank kept from the last exchange, as in `TrainState.local`; nothing before the first one.
+        largest_of: Computes the number by which each rank scales; a mutant passes another function.
 
     Returns:
         The sum as every rank has it, and what each rank keeps.
@@ -71,7 +71,7 @@ def exchange(
     after: tuple[Arrays, ...] = tuple({} for _ in parts)
     for name in parts[0]:
         gradients = [part[name] for part in parts]
-        held = [*local, *[{} for _ in parts[len(local) :]]]  # a file of states has no rank that keeps nothing
+        held = [*local, *[{} for _ in parts[len(local) :]]]  # a state file lacks ranks that keep nothing
         before = [{kind: own[f"{kind}/{name}"] for kind in KINDS if f"{kind}/{name}" in own} for own in held]
         total[name], kept = _exchange_one(run, name, gradients, before, largest_of)
         for own, new in zip(after, kept, strict=True):
@@ -85,7 +85,7 @@ def _exchange_one(run: Run, name: str, gradients: Ranks, kept: Kept, largest_of:
         return sum_of_int8(gradients, kept, largest_of)
     if method == "powersgd" and (matrix := matrix_shape(gradients[0].shape, rank)) is not None:
         return sum_of_factors(gradients, kept, initial_factor(name, (matrix[1], rank), run.seed))
-    rounded = HALVES.get(str(method), lambda values: values)  # PowerSGD sends what has no factors as it is
+    rounded = HALVES.get(str(method), lambda values: values)  # PowerSGD does not compress it without factors
     return sum_of_halves(gradients, rounded), [{} for _ in gradients]
 
 
@@ -126,10 +126,10 @@ def quantize(values: np.ndarray, largest: float) -> np.ndarray:
 
 
 def sum_of_int8(gradients: Ranks, kept: Kept, largest_of: Largest = largest_of_all) -> tuple[np.ndarray, Kept]:
-    """Sums gradients that are sent as int8, as their sum is.
+    """Sums gradients that are sent as int8; the sum is sent as int8 as well.
 
-    The sum is rounded in units of the first scale: without a residual it is a whole number in them, and so is a tie, which
-    rounding in any other unit would leave to the last bit.
+    The sum is rounded in units of the first scale. Without a residual it is a whole number of them, so ties are exact. In any
+    other unit, the last bit would decide a tie.
 
     Args:
         gradients: The gradients of one parameter.
@@ -156,7 +156,7 @@ def sum_of_int8(gradients: Ranks, kept: Kept, largest_of: Largest = largest_of_a
 def sum_of_factors(gradients: Ranks, kept: Kept, initial: np.ndarray) -> tuple[np.ndarray, Kept]:
     """Sums gradients that are sent as two factors of a matrix of low rank, P and Q.
 
-    A column of Q that became zero would stay so; it takes its initial value again.
+    A column of Q that became zero would stay zero, so it takes its initial value again.
 
     Args:
         gradients: The gradients of one parameter; its last dim is that of the columns of the matrix.
@@ -182,7 +182,7 @@ def sum_of_factors(gradients: Ranks, kept: Kept, initial: np.ndarray) -> tuple[n
 def orthogonalise(matrix: np.ndarray) -> np.ndarray:
     """Makes columns orthonormal, one after the other; those far shorter than the first become zero.
 
-    What is left of a column after its projections is off by rounding over LEAST_COLUMN at most: in float64, by 1e-10.
+    The rest of a column after its projections is off by at most the rounding error divided by LEAST_COLUMN: 1e-10 in float64.
 
     Args:
         matrix: [rows, columns].

@@ -56,12 +56,12 @@ def check_warm_up(run: Run) -> None:
 
 
 def exchange(run: Run, parts: Sequence["Arrays"], local: Sequence["Arrays"]) -> tuple["Arrays", tuple["Arrays", ...]]:
-    """Sums the gradients of all ranks, as `statement.exchange` says.
+    """Sums the gradients of all ranks, as `statement.exchange` does.
 
     Args:
         run: The run with the method.
         parts: The gradients of each rank.
-        local: What each rank kept of the last exchange.
+        local: What each rank kept from the last exchange.
     """
     from samestep.common.techniques.compress import statement  # here: it needs NumPy, which a prediction does without
 

@@ -1,1 +1,1 @@
-"""Weight decay of matrices alone: biases and the scales of norms do not decay, as in most training."""
+"""Weight decay of matrices only: biases and the scales of norms do not decay, as in most training."""

@@ -9,7 +9,7 @@ ALL, MATRICES = "all", "matrices"
 
 @dataclasses.dataclass(frozen=True)
 class DecayFlags:
-    """Which parameters decay."""
+    """The flag that chooses the parameters that decay."""
 
     decayed: str = flag(
         ALL,

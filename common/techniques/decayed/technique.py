@@ -1,4 +1,4 @@
-"""Weight decay of matrices alone as a technique; the optimizer carries it out."""
+"""Weight decay of matrices only, as a technique; the optimizer carries it out."""
 
 import dataclasses
 
@@ -15,8 +15,8 @@ def spare_vectors(optimizer: OptimizerSpec, techniques: Techniques) -> Optimizer
     """Returns an optimizer that does not decay vectors; one without weight decay is returned unchanged, and refused later.
 
     Args:
-        optimizer: One of ours.
-        techniques: What was asked for.
+        optimizer: One of our optimizers.
+        techniques: The requested techniques.
     """
     return dataclasses.replace(optimizer, spares_vectors=True) if _decays(type(optimizer)) else optimizer
 
@@ -26,7 +26,7 @@ def _decays(kind: type[OptimizerSpec]) -> bool:
 
 
 def refuse(run: Run) -> None:
-    """Refuses an optimizer without weight decay, and the user's, which has its own groups."""
+    """Refuses an optimizer without weight decay, and the user's, which has its own groups of parameters."""
     if run.optimizer.spares_vectors:
         return
     name, decaying = run.optimizer.name, ", ".join(name for name in OPTIMIZERS if _decays(optimizer_named(name)))

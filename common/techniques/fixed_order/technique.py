@@ -20,7 +20,7 @@ def check_order(run: Run) -> None:
     """Refuses a tree that the devices cannot share, and everything whose bits depend on the number of devices.
 
     Raises:
-        ConfigError: It is so.
+        ConfigError: The devices cannot share the tree, or the bits depend on their number.
     """
     leaves, devices = run.techniques.fixed_order or 1, run.mesh.replicas
     if leaves & (leaves - 1):
@@ -39,7 +39,7 @@ def check_order(run: Run) -> None:
 
 
 def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
-    """Yields whether a run has what gives other bits on another number of devices, and why it does."""
+    """Yields what makes bits depend on the number of devices: whether the run has it, and the reason in words."""
     facts, buffers = run.workload.model.facts, running_buffers(run.workload.model)
     yield (
         run.techniques.accumulation_steps > 1,

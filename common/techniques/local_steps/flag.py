@@ -33,5 +33,5 @@ class LocalStepsFlags:
 
     @property
     def keeps_shared(self) -> bool:
-        """Whether a rank keeps the weights with which a period began; a plain average does not need them."""
+        """Returns whether a rank keeps the weights with which a period began; a plain average does not need them."""
         return self.outer_rate != 1 or self.outer_momentum > 0

@@ -1,6 +1,6 @@
 """Packs the states of ranks with their own weights and optimizer state into one state, and unpacks it.
 
-Its weights and optimizer state are the means over the ranks, from which a run with another number of ranks continues.
+The packed state has the means of the ranks' weights and optimizer state. A run with another number of ranks continues from them.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ def kept(state: TrainState, kind: str, rank: int = 0) -> Arrays:
     Args:
         state: A whole state.
         kind: One of `OF_PARAMETERS`, or a name of optimizer state.
-        rank: Whose.
+        rank: The rank that keeps them.
     """
     return of_kind(state.local[rank], kind) if state.local else {}
 
@@ -58,11 +58,11 @@ def num_apart(state: TrainState) -> int:
 
 
 def of_rank(state: TrainState, rank: int) -> TrainState:
-    """Returns the state with the weights and the optimizer state of one rank, if it has any of its own.
+    """Returns the state with the weights and the optimizer state of one rank, if it has its own.
 
     Args:
         state: A whole state.
-        rank: Whose.
+        rank: The rank.
     """
     if not (weights := kept(state, WEIGHT, rank)):
         return state
@@ -85,7 +85,7 @@ def averaged(state: TrainState) -> TrainState:
 
 
 def find_flaw(state: TrainState) -> str:
-    """Names a parameter that differs between ranks; "" if none does.
+    """Returns a message that names a parameter that differs between ranks; "" if none does.
 
     Args:
         state: The state at the end of a period, after which all ranks have the same weights.

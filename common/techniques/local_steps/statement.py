@@ -23,8 +23,8 @@ def outer_step(
     """Updates the shared weights by the mean move of the ranks' weights.
 
     Args:
-        techniques: Those of the run, with the rate and the momentum.
-        shared: The weights that the period began with.
+        techniques: The techniques of the run, with the rate and the momentum.
+        shared: The weights with which the period began.
         momentum: The running sum of outer gradients, of the same shapes; zeros before the first.
         ranks: The weights of each rank at the end of the period.
 

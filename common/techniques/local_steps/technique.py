@@ -34,7 +34,7 @@ def refuse(run: Run) -> None:
 
 
 def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
-    """Yields whether a run has what ranks cannot do alone, and why."""
+    """Yields what ranks cannot do alone: whether the run has it, and the reason in words."""
     from samestep.common.workload.reductions import varies  # here: few runs take steps alone
 
     model = run.workload.model
@@ -63,7 +63,7 @@ def refuse_launch(run: Run) -> None:
     """Refuses a run whose last period is cut short.
 
     Raises:
-        ConfigError: It is so.
+        ConfigError: The number of steps is not a multiple of the steps of a period.
     """
     steps = run.techniques.local_steps or 1
     if steps > run.steps:
@@ -83,18 +83,18 @@ def weights_sends(run: Run, params: Sequence[Param]) -> Iterator[Send]:
 
     Args:
         run: What is trained.
-        params: Those that are trained.
+        params: The parameters that are trained.
     """
     size = sum(param.size for param in params) * run.item_bytes
     yield Send("update", "all_reduce", run.mesh.only_axis, run.num_devices, size)
 
 
 def kept_bytes(run: Run, params: Iterable[Param]) -> int:
-    """Returns what a device keeps from one period to the next: the shared weights, and the momentum if there is one.
+    """Returns the bytes that a device keeps from one period to the next: the shared weights, and the momentum if there is one.
 
     Args:
         run: What is trained.
-        params: Those that are trained.
+        params: The parameters that are trained.
     """
     copies = run.techniques.keeps_shared + (run.techniques.outer_momentum > 0)
     return copies * sum(param.size for param in params) * run.item_bytes

@@ -7,7 +7,7 @@ from samestep.common.flags import flag
 
 @dataclasses.dataclass(frozen=True)
 class OverlapFlags:
-    """When gradients are exchanged."""
+    """The flag that chooses when gradients are exchanged."""
 
     overlap: bool | None = flag(
         None,

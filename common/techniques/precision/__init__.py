@@ -1,1 +1,1 @@
-"""Mixed precision: products take and return two bytes a number, from parameters in float32."""
+"""Mixed precision: products take and return numbers of two bytes, while parameters are in float32."""

@@ -1,4 +1,4 @@
-"""How far rounding alone may take a step whose forward and backward pass are computed in two bytes.
+"""How far rounding alone may move a step whose forward and backward pass are computed in two bytes.
 
 A product rounds its two factors and its result, each by u of its size at most. A model with K kernels has as many products in
 a row (a transformer's block has six of both), and a gradient has gone through each of them forward and backward: 6 K
@@ -15,7 +15,7 @@ statistics are sums, in float32. But it divides by the deviation of what was rou
 way through N of them: `error_growth` derives by how much, g^N in the square. Every rounding has at most all of these before it
 or after it:
 
-    sqrt(6 (K + N) g^N) u        with g = 1.47 behind a ReLU, 1.23 behind a GELU, more for statistics of few numbers
+    sqrt(6 (K + N) g^N) u        with g = 1.47 after a ReLU, 1.23 after a GELU, more for statistics of few numbers
 
 The factor of the data (E[x^2] / Var[x] is 3.2 for the digits, 1.2 for mnist) is less than the reserve in u: u is the largest
 rounding error, and 0.42 u the root mean square for numbers whose logarithms are spread evenly.
@@ -23,7 +23,7 @@ rounding error, and 0.42 u the root mean square for numbers whose logarithms are
 A batch's mean and variance are off by as much as the numbers that they are computed from, and so are the changes of the running
 statistics.
 
-The kernels of a user's model are unknown, so its roundings are counted where it is described, on the longest way from inputs to
+The kernels of a user's model are unknown, so its roundings are counted when it is described, on the longest path from inputs to
 outputs: one for each result in two bytes, and one more for the other factor of a product. The backward pass has as many as these
 n. For our models that is 3 K, so the bound is the same: sqrt(2 n) u.
 
@@ -42,17 +42,17 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.parameters import ROUNDINGS
 
 if TYPE_CHECKING:
-    import numpy as np  # a prediction does without
+    import numpy as np  # a prediction does not need it
 
 MASTERS_IN_TWO_BYTES = (
     "the parameters themselves are kept in two bytes: updates that are smaller than their last bit are lost"
 )
 _SPARE_BITS = 13
-"""By how many the 24 significant bits of float32 exceed the 11 of fp16, which has more than bf16."""
+"""How many significant bits float32 (24) has more than fp16 (11), which has more than bf16."""
 
 
 def gradient_error(run: Run) -> float:
-    """Returns how far rounding takes loss and gradient of a step, relative to their size."""
+    """Returns how far rounding may move the loss and the gradient of a step, relative to their size."""
     model = run.workload.model
     rounded = model.facts.kept if run.techniques.keep_dtypes else model.facts.rounded
     one_way = rounded.roundings + ROUNDINGS * len(layers_of(model))
@@ -63,7 +63,7 @@ def find_flaw(params: Mapping[str, "np.ndarray"]) -> str:
     """Returns a message if parameters are kept in two bytes; "" otherwise.
 
     Args:
-        params: Masters in float32, by name, after a step.
+        params: The master weights in float32, by name, after a step.
     """
     return MASTERS_IN_TWO_BYTES if fit_in_two_bytes(params) else ""
 
@@ -71,10 +71,10 @@ def find_flaw(params: Mapping[str, "np.ndarray"]) -> str:
 def fit_in_two_bytes(params: Mapping[str, "np.ndarray"]) -> bool:
     """Returns whether all parameters have so few significant bits that they may have been kept in two bytes.
 
-    An update that was computed in float32 leaves one number in 2^13 like that, and never a whole model of them.
+    An update that was computed in float32 leaves one number in 2^13 like that, but never a whole model of them.
 
     Args:
-        params: Masters in float32, by name, after a step.
+        params: The master weights in float32, by name, after a step.
     """
     spare = (1 << _SPARE_BITS) - 1
     return all(not (value.astype("float32").view("int32") & spare).any() for value in params.values())

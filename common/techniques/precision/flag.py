@@ -5,12 +5,12 @@ import dataclasses
 from samestep.common.flags import flag
 
 TWO_BYTES = "bfloat16"
-"""The two-byte dtype that a run can keep; the other one needs a loss scaler."""
+"""The two-byte dtype that a run can keep; float16 would need a loss scaler."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PrecisionFlags:
-    """The types of the factors of products."""
+    """The flags that choose the dtypes of the factors of products."""
 
     precision: str | None = flag(
         None,
@@ -27,9 +27,9 @@ class PrecisionFlags:
     )
 
     def arithmetic(self, dtype: str) -> str:
-        """Returns the type in which forward and backward are computed, in a run of a dtype."""
+        """Returns the dtype of the forward and backward passes, given the dtype of the run."""
         return "bf16" if self.keep_dtypes else self.precision or dtype
 
     def gathered(self, dtype: str) -> str:
-        """Returns the type in which products get gathered parameters, in a run of a dtype."""
+        """Returns the dtype in which products get gathered parameters, given the dtype of the run."""
         return self.precision or dtype

@@ -56,7 +56,7 @@ def check_precision(run: Run) -> None:
 
 
 def _check_kept(run: Run) -> None:
-    """Refuses to keep dtypes that are the user's in no way, that need a loss scaler, or that fail."""
+    """Refuses to keep dtypes if the user's file gives none, if they need a loss scaler, or if the model fails in them."""
     dtypes, kept, name = run.workload.model.facts.dtypes, run.workload.model.facts.kept, run.workload.name
     if run.techniques.precision is not None:
         raise ConfigError(
@@ -87,14 +87,14 @@ def _check_kept(run: Run) -> None:
 
 
 def check_variables(source: str, dtypes: Dtypes) -> None:
-    """Refuses variables in two bytes where nothing can cast them.
+    """Refuses variables in two bytes, which nothing can cast.
 
     Args:
         source: Where the model is declared, for messages.
         dtypes: The dtypes of its variables, and of what its layers compute.
 
     Raises:
-        ConfigError: One has two bytes.
+        ConfigError: A variable has two bytes.
     """
     for name, dtype in dtypes.items():
         if dtype in ("bfloat16", "float16"):
@@ -105,13 +105,13 @@ def check_variables(source: str, dtypes: Dtypes) -> None:
 
 
 def skip_agreement(run: Run) -> Iterator[Send]:
-    """Predicts the exchange by which ranks agree to take a step in fp16: the number of ranks whose gradients overflowed."""
+    """Predicts the exchange by which ranks agree to take a step in fp16: they sum how many of them overflowed."""
     if run.techniques.precision == "fp16" and run.num_devices > 1:
         yield Send("update", "all_reduce", run.mesh.only_axis, run.num_devices, DTYPES["float32"])
 
 
 def emulation(run: Run) -> str:
-    """Returns what CPU cores compute instead of hardware for two bytes: the same numbers, at another speed."""
+    """Returns what CPU cores compute in place of hardware for two bytes: the same numbers, at another speed."""
     asked = KEEP if run.techniques.keep_dtypes else f"--precision {run.techniques.precision}"
     return f"{asked} on CPU cores, whose speed is not a GPU's"
 

@@ -9,7 +9,7 @@ from samestep.common.flags import flag
 
 @dataclasses.dataclass(frozen=True)
 class RecomputeFlags:
-    """Whether segments are recomputed."""
+    """The flag that makes segments be recomputed."""
 
     recompute: bool = flag(
         False,

@@ -14,7 +14,7 @@ def check_recomputation(run: Run) -> None:
     """Refuses recomputation if there is nothing to recompute, or if computing twice changes the step.
 
     Raises:
-        ConfigError: It is so.
+        ConfigError: The model has nothing to recompute, or its step would change.
     """
     model = run.workload.model
     if (running := running_buffers(model)) is not None:

@@ -9,7 +9,7 @@ SCHEDULES = ("constant", "linear", "cosine")
 
 @dataclasses.dataclass(frozen=True)
 class ScheduleFlags:
-    """How the learning rate rises and decays."""
+    """The flags that choose how the learning rate rises and decays."""
 
     learning_rate_schedule: str = flag(
         "constant", "how the learning rate decays after the warm-up, to zero at its end", choices=SCHEDULES
@@ -26,5 +26,5 @@ class ScheduleFlags:
 
     @property
     def has_schedule(self) -> bool:
-        """Whether the learning rate differs between steps."""
+        """Returns whether the learning rate differs between steps."""
         return self.warmup_steps > 0 or self.decay_steps is not None

@@ -10,7 +10,7 @@ from samestep.common.techniques.technique import Technique
 
 
 def fill_in_decay(run: Run) -> Techniques:
-    """Fills in where a decay ends; refuses a warm-up that leaves no step to the decay, and an end of a decay without a decay."""
+    """Fills in where a decay ends; refuses a warm-up that leaves no step for the decay, and `--decay-steps` without a decay."""
     given, schedule = run.techniques, run.techniques.learning_rate_schedule
     if schedule == "constant":
         if given.decay_steps is not None:
@@ -28,7 +28,7 @@ def fill_in_decay(run: Run) -> Techniques:
 
 
 def note_steps_without_rate(run: Run) -> str:
-    """Says which steps of a run train nothing, since the decay has ended before them."""
+    """Returns a note on the steps that train nothing because the decay has ended before them; "" if there are none."""
     end, last = run.techniques.decay_steps, run.steps
     if end is None or end >= last:
         return ""

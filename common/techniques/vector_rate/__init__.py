@@ -1,1 +1,1 @@
-"""Another learning rate for vectors: biases and the scales of norms."""
+"""A separate learning rate for vectors, i.e. biases and the scales of norms."""

@@ -1,4 +1,4 @@
-"""Another learning rate for vectors as a technique; the optimizer carries it out."""
+"""A separate learning rate for vectors, as a technique; the optimizer carries it out."""
 
 import dataclasses
 
@@ -15,14 +15,14 @@ def change_rate(optimizer: OptimizerSpec, techniques: Techniques) -> OptimizerSp
     """Returns an optimizer with the requested rate for vectors.
 
     Args:
-        optimizer: One of ours.
+        optimizer: One of our optimizers.
         techniques: The requested techniques.
     """
     return dataclasses.replace(optimizer, vector_rate=techniques.vector_rate)
 
 
 def refuse(run: Run) -> None:
-    """Refuses the user's optimizer, which has its own groups."""
+    """Refuses the user's optimizer, which has its own groups of parameters."""
     if run.optimizer.name == USER:
         raise ConfigError(
             f"--vector-rate {run.techniques.vector_rate:g}: --optimizer {USER} groups its parameters itself; choose one of "
