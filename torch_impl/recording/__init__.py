@@ -1,4 +1,4 @@
-"""The recorder of PyTorch: it follows an unchanged script, and writes what each step did to every tensor."""
+"""The recorder of PyTorch, which follows an unchanged script and writes what each step did to every tensor."""
 
 from collections.abc import Callable
 
@@ -13,10 +13,10 @@ _FOLLOWED: list[tuple[Session, Recorder, Hooks]] = []
 
 
 def install(options: str) -> Callable[[], None]:
-    """Starts to record this process; torch has been imported. Returns what ends the record.
+    """Starts to record this process, after torch was imported; returns the function that ends the record.
 
     Args:
-        options: What `RecordOptions.to_json` wrote.
+        options: The options, as `RecordOptions.to_json` wrote them.
     """
     recorder = Recorder(RecordOptions.from_json(options), "torch")
     session = Session(recorder)
@@ -30,7 +30,7 @@ def install(options: str) -> Callable[[], None]:
 
 
 def install_keras() -> None:
-    """Follows Keras on PyTorch as well, once it has been imported."""
+    """Follows Keras on PyTorch as well; call it once Keras has been imported."""
     keras = keras_on_torch()
     if keras is not None:
         follow_keras(keras, *_FOLLOWED[-1])

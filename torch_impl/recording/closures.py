@@ -1,4 +1,4 @@
-"""Optimizers that are given a closure, such as L-BFGS, which they call as often as they like."""
+"""Follows optimizers that are given a closure, such as L-BFGS, which may call it any number of times."""
 
 import weakref
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from samestep.torch_impl.recording.step.scalars import StepScalars
 from samestep.torch_impl.recording.tensors import has_gradient
 
 Given = tuple[tuple[Any, ...], dict[str, object]]
-"""The arguments and the keywords of an optimizer's step, it first."""
+"""The positional and keyword arguments of an optimizer's step, with the optimizer first."""
 
 
 def with_followed_closure(
@@ -21,13 +21,13 @@ def with_followed_closure(
     before: Callable[[Optimizer], object],
     after: Callable[[Optimizer], object],
 ) -> Given:
-    """Follows the closure that an optimizer is given; returns the arguments with it.
+    """Wraps the closure of an optimizer's step so its calls are followed; returns the arguments with the wrapped closure.
 
     Args:
         arguments: The arguments of the step.
-        closure: The one among them.
-        before: Is called before each call of the closure, with the optimizer.
-        after: Is called after each, with the optimizer as well.
+        closure: The closure among the arguments.
+        before: Called with the optimizer before each call of the closure.
+        after: Called with the optimizer after each call of the closure.
     """
     places, keywords = arguments
     optimizer = places[0]
@@ -37,14 +37,14 @@ def with_followed_closure(
 
 
 class ClosureCalls:
-    """The calls of closures: whether each sets the gradients of the call before to zero."""
+    """Finds out whether each call of a closure sets the gradients of the previous call to zero."""
 
     def __init__(self) -> None:
-        """Has seen none."""
+        """Starts with no call seen."""
         self._begun: weakref.ref[Optimizer] | None = None
 
     def begin(self, optimizer: Optimizer) -> None:
-        """An optimizer calls its closure.
+        """Notes that an optimizer calls its closure.
 
         Args:
             optimizer: The optimizer.
@@ -52,7 +52,7 @@ class ClosureCalls:
         self._begun = weakref.ref(optimizer)
 
     def see_backward(self, scalars: StepScalars) -> None:
-        """A backward pass begins in a call that is not the first of its step. Only the first pass of a call counts.
+        """Notes a backward pass in a call that is not the first of its step; only the first pass of a call counts.
 
         Args:
             scalars: The scalars of the step.

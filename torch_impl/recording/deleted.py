@@ -1,4 +1,4 @@
-"""What a script deletes: the modules that it called are not kept alive, nor what belonged to them alone."""
+"""Lets a script delete modules: neither the modules that it called nor what belongs only to them is kept alive."""
 
 import weakref
 
@@ -10,38 +10,38 @@ from samestep.torch_impl.recording.tensors import class_of, parameters_of
 
 
 class CalledModules(dict[int, weakref.ref[nn.Module]]):
-    """The outermost modules that were called in training mode, by their ids. What the script deletes is not kept alive."""
+    """The outermost modules that were called in training mode, by id, without keeping them alive."""
 
     num_deleted = 0
     has_deleted = False
-    """Whether modules were deleted since the last look."""
+    """Whether modules were deleted since this was last reset."""
     _has_new = False
 
     def add(self, module: nn.Module) -> None:
-        """A module is called for the first time."""
+        """Adds a module that is called for the first time."""
         key = id(module)
         self[key], self._has_new = weakref.ref(module, lambda _: self._end(key)), True
 
     def _end(self, key: int) -> None:
         self.num_deleted, self.has_deleted = self.num_deleted + 1, True
-        self[-self.num_deleted] = self.pop(key)  # another module may get its id; that one was called stays known
+        self[-self.num_deleted] = self.pop(key)  # another module may get its id, but it stays known that one was called
 
     def alive(self) -> list[nn.Module]:
-        """Returns those that the script still has."""
+        """Returns the modules that the script has not deleted."""
         return [module for each in [*self.values()] if (module := each()) is not None]
 
     def new(self) -> frozenset[int]:
-        """Returns the ids of the parameters that they train, if some were added since it was asked last."""
+        """Returns the ids of all trained parameters if modules were added since the last call; otherwise none."""
         has_new, self._has_new = self._has_new, False
         modules = self.alive() if has_new else []
         return frozenset(id(each) for module in modules for each in module.parameters() if each.requires_grad)
 
 
 class Owned:
-    """The tensors of a module that was called, which is not kept alive."""
+    """The ids of the tensors of a module that was called, without keeping it alive."""
 
     def __init__(self, module: nn.Module) -> None:
-        """Takes their ids, which are theirs as long as somebody holds them."""
+        """Stores the ids, which stay valid as long as the tensors are alive."""
         self._made, self.kind = weakref.ref(module), class_of(module)
         self.ids = {*map(id, [] if is_keras(module) else [*module.parameters(), *module.buffers()])}
 
@@ -52,7 +52,7 @@ class Owned:
 
 
 def ids_in_use() -> set[int]:
-    """Returns the ids of all tensors that any module or optimizer has."""
+    """Returns the ids of all tensors that any module or optimizer holds."""
     modules, optimizers = find_objects()
     found = {id(each) for optimizer in optimizers for each in parameters_of(optimizer)}
     for module in modules:

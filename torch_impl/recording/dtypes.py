@@ -1,6 +1,6 @@
 """The dtypes of a script: the dtype of its matrix products, and the float64 mode.
 
-That mode runs a script in float64 that was written for float32, without a changed line.
+The float64 mode runs a script that was written for float32 in float64, without a changed line.
 """
 
 import contextlib
@@ -17,36 +17,36 @@ from torch.utils._pytree import tree_leaves
 from samestep.common.steps.wrapping import Wrap, followed
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
-"""What becomes float64."""
+"""The dtypes that become float64."""
 _FEW = (torch.float16, torch.bfloat16)  # before float64 mode renames them
 _DRAWS = (
     "normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_", "bernoulli_.float",
     "bernoulli_.Tensor",
 )  # fmt: skip
-"""The operations that generate all random numbers: those of `torch.randn`, initial weights, dropout and distributions."""
-_SHIFTED = ("normal.Tensor_Tensor", "normal.Tensor_float", "normal.float_Tensor")  # by a mean that has float64's digits
-_KERNELS = torch.library.Library("aten", "IMPL")  # whose kernels last as long as it does
+"""The operations that generate all random numbers, for `torch.randn`, initial weights, dropout and distributions."""
+_SHIFTED = ("normal.Tensor_Tensor", "normal.Tensor_float", "normal.float_Tensor")  # their mean has float64's digits
+_KERNELS = torch.library.Library("aten", "IMPL")  # kernels last as long as this object
 
 
 def dtype_of_products(weight: torch.Tensor) -> torch.dtype:
-    """Returns what products with a weight are computed in, as autocast has it."""
+    """Returns the dtype in which products with a weight are computed, which autocast may change."""
     kind = weight.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
 
 
 class Products:
-    """What a script computes products in: the dtype of fewest digits that is seen before its first update."""
+    """The dtype in which a script computes products: the one with the fewest digits seen before the first update."""
 
     def __init__(self) -> None:
-        """Has seen nothing yet."""
+        """Starts with nothing seen."""
         self._seen = set[torch.dtype]()
 
     def follow(self, guard: Wrap, is_asked: Callable[[], bool]) -> None:
         """Follows every autocast that the script enters from now on.
 
         Args:
-            guard: Keeps the script from our errors.
-            is_asked: Whether what is entered still counts.
+            guard: Wraps hooks so our errors do not reach the script.
+            is_asked: Returns whether contexts entered now still count.
         """
         see = guard(self._see)
         after = lambda _, cast: see(cast.device) if is_asked() else None  # noqa: E731
@@ -57,10 +57,10 @@ class Products:
             self._seen.add(torch.get_autocast_dtype(kind))
 
     def see_result(self, result: object) -> None:
-        """A module returned something that has a gradient: under mixed precision of FSDP or DeepSpeed, only that says it.
+        """Notes the dtypes that a module returned; under mixed precision of FSDP or DeepSpeed, only these show it.
 
         Args:
-            result: Tensors, in whatever holds them.
+            result: Tensors, possibly nested.
         """
         found = (each for each in tree_leaves(result) if isinstance(each, torch.Tensor) and each.requires_grad)
         self._seen |= {each.dtype for each in found}
@@ -74,7 +74,7 @@ class Products:
 
 @contextlib.contextmanager
 def exact_products() -> Iterator[None]:
-    """Makes products of float32 matrices exact to float32, whatever the script allows: TF32 on a GPU, bf16 on a CPU."""
+    """Makes a context in which products of float32 matrices have full accuracy, even if the script allows TF32 or bf16."""
     coarse = [each for each in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul) if _is_coarse(each)]  # pyrefly: ignore[missing-attribute]
     before = [each.fp32_precision for each in coarse]
     for each in coarse:
@@ -91,9 +91,9 @@ def _is_coarse(products: object) -> bool:
 
 
 def use_float64() -> None:
-    """Makes float64 the default, and what every narrower name of a dtype means. Autocast does nothing any more.
+    """Makes float64 the default and the meaning of all narrower dtype names, and turns autocast off.
 
-    Inductor makes no kernels: it tells dtypes by their names, and would take one for the other. Its graphs are run as they are.
+    Inductor makes no kernels, because it identifies dtypes by name and would confuse them. Its graphs run without it.
     """
     torch._TorchCompileInductorWrapper.__call__ = lambda _, graph, inputs: graph  # pyrefly: ignore[bad-assignment]
     torch.set_default_dtype(torch.float64)
@@ -110,9 +110,9 @@ def use_float64() -> None:
 
 
 def _draw_in_float32() -> None:
-    """Draws in float32 what the script draws, and casts it. In float64 PyTorch has other numbers, and more of the generator's."""
+    """Makes the script's draws float32 draws that are cast. PyTorch draws other numbers in float64, and uses up more of them."""
     makers = dict.fromkeys(_DRAWS, _drawn_in_float32) | dict.fromkeys(_SHIFTED, _shifted)
-    with warnings.catch_warnings(action="ignore"):  # PyTorch's, of a kernel that takes another's place
+    with warnings.catch_warnings(action="ignore"):  # PyTorch warns that a kernel is replaced
         for (name, made), kind in itertools.product(makers.items(), ("CPU", "CUDA")):
             if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", kind):
                 kernel = torch.library.get_kernel(f"aten::{name}", kind)
@@ -123,7 +123,7 @@ def _drawn_in_float32(kernel: Any) -> Callable[..., torch.Tensor]:
     def draw(keys: Any, numbers: torch.Tensor, *arguments: Any, **keywords: Any) -> torch.Tensor:
         if numbers.dtype != torch.float64:
             return kernel.call_boxed(keys, numbers, *arguments, **keywords)
-        drawn = numbers.new_empty_strided(numbers.shape, numbers.stride(), dtype=_NARROW[0])  # strides choose the order
+        drawn = numbers.new_empty_strided(numbers.shape, numbers.stride(), dtype=_NARROW[0])  # strides fix the order
         given = [each.to(_NARROW[0]) if isinstance(each, torch.Tensor) else each for each in arguments]
         kernel.call_boxed(keys, drawn, *given, **keywords)
         return numbers.copy_(drawn)
@@ -168,12 +168,12 @@ def _with_wide_arguments(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wide(value: Any) -> Any:
-    """Casts the floating-point tensors in a batch."""
+    """Returns a batch with its floating-point tensors cast to float64."""
     if isinstance(value, torch.Tensor):
         return value.double() if value.dtype in _NARROW else value
     if type(value) in (list, tuple):
         return type(value)(map(_wide, value))
-    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a namedtuple, and no torch.Size
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a namedtuple, not a torch.Size
         return type(value)(*map(_wide, value))
     if type(value) is dict:
         return {name: _wide(each) for name, each in value.items()}

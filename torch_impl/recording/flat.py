@@ -1,4 +1,4 @@
-"""The parameters of FullyShardedDataParallel (FSDP1): parts of a flat parameter, which is sharded regardless of their borders."""
+"""The parameters of FullyShardedDataParallel (FSDP1), parts of a flat parameter that is sharded across their borders."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,9 +13,9 @@ from samestep.torch_impl.recording.tracked_tensor import TrackedTensor
 
 
 def flat_tensors(module: nn.Module) -> Iterator[tuple[TrackedTensor, torch.Tensor]]:
-    """Yields the parameters that a module holds in a flat one, with that one; nothing if it is not FSDP1's.
+    """Yields each parameter that a module holds in a flat one, together with the flat one; nothing without FSDP1.
 
-    Their names are those below the module. Of a parameter, this process may hold nothing.
+    Names are relative to the module. This process may hold no part of a parameter.
     """
     handle: Any = module.__dict__.get("_handle")
     flat = getattr(handle, "flat_param", None)
@@ -34,7 +34,7 @@ def flat_tensors(module: nn.Module) -> Iterator[tuple[TrackedTensor, torch.Tenso
 def _readers(
     own: torch.Tensor, flat: torch.Tensor, cut: slice
 ) -> tuple[Callable[[], torch.Tensor], Callable[[], torch.Tensor | None]]:
-    """Returns what reads a part of a flat parameter, and of its gradient, which the parameter may hold itself."""
+    """Returns functions that read a part of a flat parameter and of its gradient, which the parameter may hold itself."""
 
     def gradient() -> torch.Tensor | None:
         return own.grad if own is not flat or own.grad is None else own.grad[cut]

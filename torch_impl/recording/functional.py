@@ -1,7 +1,7 @@
-"""Scripts that train tensors which no module holds: `torch.func.grad`, and modules that are called with other parameters.
+"""Follows scripts that train tensors outside modules: `torch.func.grad`, and modules called with other parameters.
 
-Within a transformation of torch.func tensors are wrapped, and what is computed with them is wrapped as well. So hooks leave it
-for a moment, and look into the wrappers.
+Within a transformation of torch.func, tensors are wrapped, and so are the results of computing with them. So hooks leave the
+transformation for a moment and look into the wrappers.
 """
 
 import contextlib
@@ -28,27 +28,27 @@ _PLAIN = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 
 
 def outside() -> contextlib.AbstractContextManager[object]:
-    """Leaves the transformations of torch.func that are active.
+    """Returns a context that leaves the active transformations of torch.func.
 
-    Whoever asks for their stack makes one, which autograd copies for each of its nodes from then on.
+    It does not query their stack if there are none, because that creates one, which autograd then copies for each node.
     """
     return temporarily_clear_interpreter_stack() if torch._C._are_functorch_transforms_active() else _HERE
 
 
 @contextlib.contextmanager
 def unobserved() -> Iterator[None]:
-    """Hides what is computed from the modes of the script, which may count or print it."""
+    """Makes a context whose operations are hidden from the modes of the script, which might count or print them."""
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         yield
 
 
 def follow_functional(session: Session, guard: Wrap, thread: FollowedThread) -> None:
-    """Follows what computes gradients of functions, and calls modules with parameters that they do not hold.
+    """Follows functions that compute gradients of functions, or call modules with parameters that they do not hold.
 
     Args:
-        session: Is told what happens.
-        guard: Makes the hooks.
-        thread: Which is followed.
+        session: The session to report to.
+        guard: Makes a function a hook.
+        thread: The thread that is followed.
     """
     original = eager_transforms.grad_and_value_impl
     eager_transforms.grad_and_value_impl = _differentiated(original, session, guard, thread)
@@ -85,7 +85,7 @@ def _differentiated(
             flat = [each for each in tree_leaves(gradients) if isinstance(each, torch.Tensor)]
             own = [(each, unwrapped(gradient)) for each, gradient in zip(named.values(), flat, strict=False)]
             num = max((gradient.ndim - each.ndim for each, gradient in own), default=0)
-            loss = _mean(unwrapped(output[0] if has_aux else output), num).sum()  # over stacked models
+            loss = _mean(unwrapped(output[0] if has_aux else output), num).sum()  # summed over stacked models
             after([(each, _mean(gradient, gradient.ndim - each.ndim)) for each, gradient in own], loss)
         return found
 
@@ -105,14 +105,14 @@ def _called(original: Callable[..., Any], session: Session, guard: Wrap) -> Call
 
 
 def _is_nested() -> bool:
-    """Returns whether a gradient of a gradient is computed; that of each example of a batch is not one."""
+    """Returns whether a gradient of a gradient is computed; a gradient per example does not count as one."""
     return any(each.key() != torch._C._functorch.TransformType.Vmap for each in retrieve_all_functorch_interpreters())
 
 
 def _is_trained(tensor: object) -> bool:
-    """Returns whether a tensor may be trained, which has no name unless a module holds it.
+    """Returns whether an object is a plain tensor that may be trained.
 
-    A class of tensors with an own `__torch_function__` is a wrapper, which need not answer, such as torch's expanded weights.
+    A tensor class with its own `__torch_function__` is a wrapper that may refuse queries, such as torch's expanded weights.
     """
     if not isinstance(tensor, torch.Tensor) or is_wrapped(tensor):
         return False
@@ -122,7 +122,7 @@ def _is_trained(tensor: object) -> bool:
 
 
 def _named(func: Callable[..., Any], arguments: Sequence[tuple[int, Any]]) -> dict[str, torch.Tensor]:
-    """Names tensors by their place in the arguments of a function, and by those if there are several."""
+    """Returns the tensors in some arguments of a function, named by their path and, if several are given, by the argument."""
     try:
         names = [*inspect.signature(func).parameters]
     except (TypeError, ValueError):
@@ -136,7 +136,7 @@ def _named(func: Callable[..., Any], arguments: Sequence[tuple[int, Any]]) -> di
 
 
 def _paths(prefix: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yields tensors in the order of `tree_leaves`."""
+    """Yields the tensors in a value with their paths, in the order of `tree_leaves`."""
     if isinstance(value, torch.Tensor):
         yield prefix, value
     elif isinstance(value, Mapping | list | tuple):
@@ -145,5 +145,5 @@ def _paths(prefix: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _mean(tensor: torch.Tensor, num_dims: int) -> torch.Tensor:
-    """Returns the mean over the first dimensions, those of examples that have a loss and a gradient each, if there are any."""
+    """Returns the mean over the first dims, along which examples have a loss and a gradient each; there may be none."""
     return tensor.mean(tuple(range(min(num_dims, tensor.ndim)))) if num_dims > 0 and tensor.ndim else tensor

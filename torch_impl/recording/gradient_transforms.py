@@ -1,4 +1,4 @@
-"""Where scripts scale losses and clip gradients on PyTorch: the functions of torch, and the optimizers of Keras."""
+"""Follows how scripts scale losses and clip gradients on PyTorch, with torch's functions or Keras' optimizers."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -16,11 +16,11 @@ from samestep.torch_impl.recording.session import Session
 
 
 def follow_transforms(session: Session, guard: Wrap) -> None:
-    """Follows torch's functions that clip, and its gradient scaler.
+    """Follows torch's clipping functions and its gradient scaler.
 
     Args:
-        session: Is told what happens.
-        guard: Makes the hooks.
+        session: The session to report to.
+        guard: Makes a function a hook.
     """
     for kind in ("norm", "value"):
         name = f"clip_grad_{kind}_"
@@ -82,12 +82,12 @@ def _scaled_step(original: Callable[..., Any], session: Session, guard: Wrap) ->
 def follow_keras_transforms(
     optimizers: ModuleType, session: Session, guard: Wrap, of: Callable[[Any], torch.optim.Optimizer]
 ) -> None:
-    """Follows optimizers of Keras that clip, and the one that scales the loss of another.
+    """Follows Keras' optimizers that clip, and Keras' optimizer that wraps another one and scales its loss.
 
     Args:
-        optimizers: Keras' package of them.
-        session: Is told what happens.
-        guard: Makes the hooks.
+        optimizers: Keras' package of optimizers.
+        session: The session to report to.
+        guard: Makes a function a hook.
         of: Returns an optimizer of Keras as one of torch.
     """
 

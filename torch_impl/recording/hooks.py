@@ -1,4 +1,4 @@
-"""How a script is followed in torch: by wrapped functions and by the hooks that torch offers."""
+"""Follows a script by wrapping functions of torch and by the hooks that torch offers."""
 
 import functools
 import threading
@@ -30,23 +30,23 @@ T = TypeVar("T")
 
 
 class Hooks:
-    """Follows a process from now on."""
+    """The hooks through which a process is followed."""
 
     def __init__(self, session: Session, recorder: Recorder) -> None:
-        """Sets nothing yet.
+        """Prepares the hooks; `install` sets them.
 
         Args:
-            session: Is told what happens.
-            recorder: Guards the script from errors.
+            session: The session to report to.
+            recorder: Keeps our errors from the script.
         """
         self._session, self._recorder = session, recorder
-        self._is_inside = False  # of a module or of a backward pass, which may call modules again
-        self._redirecting: nn.Module | None = None  # the outermost module, while another method than its forward is run
+        self._is_inside = False  # inside a module or a backward pass, which may call modules again
+        self._redirecting: nn.Module | None = None  # the outermost module, while a method other than its forward runs
         self._evaluated = EvaluatedCalls(session, recorder)
         self._thread = FollowedThread(recorder.guarded(session.end), recorder.note)
 
     def _guard(self, function: Callable[P, T]) -> Callable[P, T | None]:
-        """Returns a hook that ends no script, and that torch.compile leaves alone where it compiles a whole step."""
+        """Returns a hook that never ends the script, and that torch.compile does not trace if it compiles a whole step."""
         recorder, thread, guarded = self._recorder, self._thread, self._recorder.guarded(function)
         apart = _disable_dynamo(lambda *own, **named: guarded(*own, **named) if thread.is_here() else None)
         is_within_graph, get_ident = torch.compiler.is_dynamo_compiling, threading.get_ident
@@ -60,10 +60,10 @@ class Hooks:
             if recorder.is_ended or (get_ident() != thread.ident and not thread.is_here()):
                 return None
             try:
-                if num_functions() or num_dispatches():  # a mode of the script is told of each operation
+                if num_functions() or num_dispatches():  # a mode of the script would see each operation
                     with unobserved():
                         return function(*args, **kwargs)
-                with without_subclasses():  # classes of tensors may count operations as well, or refuse to answer
+                with without_subclasses():  # tensor classes may count operations as well, or refuse them
                     return function(*args, **kwargs)
             except BaseException as error:
                 if recorder.fail(error):
@@ -114,10 +114,10 @@ class Hooks:
 
         @functools.wraps(original)
         def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
-            if is_within_graph() or self._is_inside:  # most calls, for which `is_compiling` takes twice as long
+            if is_within_graph() or self._is_inside:  # true of most calls; `is_compiling` would take twice as long
                 return original(module, *arguments, **keywords)
             is_last = get_ident() == thread.ident
-            # `torch.jit.trace` would make what a hook computes part of the trace.
+            # `torch.jit.trace` would record what a hook computes.
             if is_compiling() or trace() is not None or not (is_last or thread.is_here()):
                 return original(module, *arguments, **keywords)
             is_redirected, outer = is_method_run(module), self._redirecting
@@ -167,7 +167,7 @@ class Hooks:
                 return original(tensors, grad_tensors, *arguments, **keywords)
             finally:
                 self._is_inside = False
-                if session.watch is None or not session.has_optimizer:  # a hook takes time
+                if session.watch is None or not session.has_optimizer:  # hooks take time
                     after()
 
         return backward
@@ -222,10 +222,10 @@ class Hooks:
 
 
 def _has_training(module: nn.Module) -> bool:
-    """Returns whether any part of a module is: after a validation, Lightning leaves the wrapper of DDP in evaluation mode."""
+    """Returns whether any part of a module is in training mode; after validation, Lightning leaves DDP's wrapper in eval."""
     return any(each.training for each in module.modules())
 
 
 def _kept(given: Any) -> Any:
-    """Returns tensors that a script gives, one or several, so that they can be looked at twice: it may be a generator."""
+    """Returns the tensors that a script passes in a form that can be iterated twice, as they may come from a generator."""
     return [*given] if not isinstance(given, torch.Tensor) and isinstance(given, Iterator) else given

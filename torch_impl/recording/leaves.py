@@ -1,6 +1,6 @@
-"""The tensors of a script that has neither modules nor optimizers: the leaves of what its losses were computed with.
+"""The tensors of a script with neither modules nor optimizers: the leaves from which its losses were computed.
 
-They are named as in the script. A script may also make new tensors in each step, and give them the old names.
+They are named as in the script. A script may also create new tensors in each step under the old names.
 """
 
 import sys
@@ -17,17 +17,17 @@ _OURS = ("torch", "samestep")
 
 
 class Leaves:
-    """The leaves of each backward pass in turn."""
+    """Collects the leaves of all backward passes, by name."""
 
     def __init__(self) -> None:
-        """Has seen none."""
+        """Starts with no leaves."""
         self._tensors: dict[str, torch.Tensor] = {}
 
     def note(self, named: Mapping[str, torch.Tensor]) -> None:
-        """Looks at tensors that a script names.
+        """Adds tensors under the names that the script has for them.
 
         Args:
-            named: The tensors by their names.
+            named: The tensors by name.
         """
         for name, each in named.items():
             before = self._tensors.get(name)
@@ -35,10 +35,10 @@ class Leaves:
                 self._tensors[name] = each
 
     def follow(self, losses: Sequence[torch.Tensor]) -> None:
-        """Looks at the tensors of a backward pass that begins.
+        """Adds the leaves of a backward pass that begins.
 
         Args:
-            losses: Where it begins.
+            losses: The losses from which it begins.
         """
         known = {id(each) for each in self._tensors.values()}
         new = [each for each in _leaves_of(losses) if id(each) not in known]
@@ -47,7 +47,7 @@ class Leaves:
             self.note({names.get(id(each), f"leaf.{len(self._tensors)}"): each})
 
     def held(self) -> list[TrackedTensor]:
-        """Returns the tensors; each reads the one that has its name at the time."""
+        """Returns the tensors; each reads the tensor that has its name when it is read."""
         return [self._held(name, each) for name, each in self._tensors.items()]
 
     def _held(self, name: str, tensor: torch.Tensor) -> TrackedTensor:
@@ -57,7 +57,7 @@ class Leaves:
 
 
 def _leaves_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """Yields what a backward pass from some losses reaches, in the order of the graph."""
+    """Yields the leaves that a backward pass from some losses reaches, in the order of the graph."""
     waiting = [each.grad_fn for each in reversed(losses) if each.grad_fn is not None]
     seen = {*waiting}
     while waiting:
@@ -71,7 +71,7 @@ def _leaves_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
 
 
 def _names_in_frames(wanted: set[int]) -> dict[int, str]:
-    """Finds what the functions that are running call some tensors: the innermost that is neither torch's nor ours comes first."""
+    """Returns the names of tensors in the running functions, innermost first, leaving out functions of torch and ours."""
     found: dict[int, str] = {}
     frame: FrameType | None = sys._getframe()
     while frame is not None and len(found) < len(wanted):
@@ -85,7 +85,7 @@ def _names_in_frames(wanted: set[int]) -> dict[int, str]:
 
 
 def _tensors_in(scope: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yields the values of variables, of lists and mappings, and of the attributes of objects."""
+    """Yields the values of variables, the items of lists and mappings among them, and the attributes of `self`."""
     for name, value in list(scope.items()):
         yield name, value
         if isinstance(value, list | tuple):

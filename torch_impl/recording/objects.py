@@ -1,7 +1,7 @@
-"""The modules and optimizers of a process: which modules are trained, and which are like them but updated by no optimizer.
+"""Finds the modules and optimizers of a process, which modules are trained, and which are like them but never updated.
 
-The latter are averages of the weights, teachers and target networks. A script may never train them, but keep them as its
-result; no other check would notice that they follow the weights differently.
+The latter are averages of the weights, teachers and target networks. A script may never train them, but still keep them as its
+result. No other check would notice if they follow the weights differently.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,23 +24,24 @@ def find_objects() -> tuple[list[nn.Module], list[Optimizer]]:
 
 
 def is_only_built(module: nn.Module, *given: object) -> bool:
-    """Returns whether a call belongs to the building of a model: of what computes a weight, as `spectral_norm`, or symbolic.
+    """Returns whether a call is part of building a model: it computes a weight, as in `spectral_norm`, or is symbolic.
 
     Args:
-        module: What is called.
-        given: On what.
+        module: The module that is called.
+        given: Its arguments.
     """
     return isinstance(module, ParametrizationList) or (is_keras(module) and is_symbolic(given))
 
 
 def outermost(modules: Sequence[nn.Module], wanted: set[int]) -> tuple[list[nn.Module], list[nn.Module]]:
-    """Returns the modules that no other contains and that hold a wanted parameter, the one with the most first; and all others.
+    """Returns the outermost modules that hold a wanted parameter, the one with the most first, and the outermost others.
 
-    Torch does not see that a layer of Keras is in a model, so of several with as many, the model is the one with more variables.
+    torch does not see that a layer of Keras is in a model. So if several hold equally many, the model is the one with the most
+    variables.
 
     Args:
         modules: All modules.
-        wanted: The ids of parameters.
+        wanted: The ids of the wanted parameters.
     """
     contained = {id(child) for module in modules for child in (module.__dict__.get("_modules") or {}).values()}
     counts, sizes = dict[nn.Module, int](), dict[nn.Module, int]()
@@ -54,10 +55,10 @@ def outermost(modules: Sequence[nn.Module], wanted: set[int]) -> tuple[list[nn.M
 
 
 def followers(idle: Iterable[nn.Module], roots: Sequence[nn.Module]) -> list[nn.Module]:
-    """Returns those modules that have the shapes of a part of what is trained.
+    """Returns the idle modules whose parameters have the same shapes as a part of the trained modules.
 
     Args:
-        idle: Outermost modules of which nothing is trained.
+        idle: Outermost modules in which nothing is trained.
         roots: Outermost modules that are trained.
     """
     waiting = [(each, shapes) for each in idle if (shapes := _shapes(each))]

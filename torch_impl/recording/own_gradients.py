@@ -1,7 +1,7 @@
-"""The gradient of each rank before it is exchanged: the phase "local" of a record.
+"""The gradient of each rank before it is exchanged, which is the phase "local" of a record.
 
-A hook of a parameter is given what a backward pass adds to its gradient. What reduces it runs later, and is not disturbed.
-A step may have several passes, so their projections are added. This costs a call for each tensor, so few steps are looked at.
+A hook of a parameter is given what a backward pass adds to its gradient. The reduction runs later and is not disturbed. A step
+may have several passes, so their projections are added. This costs a call for each tensor, so only few steps are looked at.
 """
 
 import functools
@@ -19,24 +19,24 @@ from samestep.torch_impl.recording.places import is_of_many, layouts
 from samestep.torch_impl.recording.statistics import Pending, Statistics
 
 _SELDOM = 10
-"""After the first steps, every tenth that is looked at has them."""
+"""After the first steps, one in this many recorded steps has the gradients of each rank."""
 
 
 class OwnGradients:
-    """The gradients of this rank in one step after the other."""
+    """Collects the gradients of this rank in each step."""
 
     def __init__(self, recorder: Recorder) -> None:
-        """Follows no module yet.
+        """Starts without modules.
 
         Args:
-            recorder: Guards the script from errors.
+            recorder: Keeps our errors from the script.
         """
         self._recorder = recorder
         self.passes: dict[int, list[Pending]] = {}
-        self.scale: torch.Tensor | None = None  # of the loss of this pass
+        self.scale: torch.Tensor | None = None  # the loss scale of this pass
 
     def follow(self, module: nn.Module) -> None:
-        """Follows the parameters of a module, if it is a replica of those of other ranks."""
+        """Follows the parameters of a module, if other ranks have replicas of it."""
         trained = (each for each in module.parameters() if each.requires_grad and not is_lazy(each))
         parameters = [each for each in trained if not each.is_complex()]
         if is_of_many() and not {"fsdp1", "fsdp2", "tp"} & {*layouts(parameters, [module])}:
@@ -57,11 +57,11 @@ class OwnGradients:
             self.passes.setdefault(key, []).append(pending)
 
     def taken(self, parameters: Sequence[torch.Tensor], is_float64: bool) -> np.ndarray | None:
-        """Returns the gradients of the step, as a record keeps them; None if there are none.
+        """Returns the gradients of the step in the form of a record; None if there are none.
 
         Args:
             parameters: All tensors of the record.
-            is_float64: Whether it keeps float64.
+            is_float64: Whether the record keeps float64.
         """
         if not self.passes:
             return None

@@ -1,7 +1,7 @@
-"""The parameters of DeepSpeed's ZeRO: an optimizer is given flat partitions, and each parameter knows its place in one.
+"""The parameters of DeepSpeed's ZeRO; the optimizer is given flat partitions, and each parameter has its place in one.
 
-Stages 1 and 2 and the optimizer for bf16 keep a `_hp_mapping` at a parameter: which part of it lies where in this rank's flat
-partition; None if no part does. Stage 3 keeps `ds_tensor`, the shard of this rank, padded at the end of the last one.
+Stages 1 and 2 and the optimizer for bf16 set a `_hp_mapping` on each parameter: which part of it lies where in this rank's flat
+partition, or None if no part does. Stage 3 sets `ds_tensor`, the shard of this rank; the last shard is padded at its end.
 """
 
 import dataclasses
@@ -22,11 +22,11 @@ class Partition:
     """The part of a parameter that this process updates.
 
     Attributes:
-        piece: The range of its elements, which may be empty.
-        flat: The tensor that the optimizer holds; None if it holds no number of this parameter.
-        start: The place of the first number in the flat tensor.
-        value: Reads the numbers that are updated.
-        copy: The numbers that the next forward pass is computed from, which change with the updated ones.
+        piece: The range of elements, which may be empty.
+        flat: The tensor that the optimizer holds; None if it holds no element of this parameter.
+        start: The position of the first element in the flat tensor.
+        value: Reads the elements that are updated.
+        copy: The elements that the next forward pass uses, which follow the updated ones.
     """
 
     piece: Piece
@@ -36,22 +36,22 @@ class Partition:
     copy: Copy
 
     def gradient(self) -> torch.Tensor | None:
-        """Returns the gradient of those numbers; None if there is none."""
+        """Returns the gradient of this part; None if there is none."""
         if self.flat is None or self.flat.grad is None:
             return None
         return self.flat.grad.detach()[self.start : self.start + self.piece.size[0]]
 
 
 def is_partitioned(parameter: torch.Tensor) -> bool:
-    """Returns whether the optimizer holds a parameter as a part of a flat one."""
+    """Returns whether the optimizer holds a parameter as a part of a flat tensor."""
     return "_hp_mapping" in vars(parameter) or "ds_tensor" in vars(parameter)
 
 
 def partition_of(parameter: Any) -> Partition:
-    """Returns what this process updates of a parameter.
+    """Returns the part of a parameter that this process updates.
 
     Args:
-        parameter: One that is partitioned.
+        parameter: A partitioned parameter.
     """
     return _of_shard(parameter) if "ds_tensor" in vars(parameter) else _of_mapping(parameter)
 

@@ -1,4 +1,4 @@
-"""Which part of a tensor this process holds: all of it, or a shard of a DTensor."""
+"""Reads the part of a tensor that this process holds: all of it, or a shard of a DTensor."""
 
 import sys
 from collections.abc import Callable
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 is_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
-"""Whether a transformation of torch.func has wrapped a tensor, which has no memory then."""
+"""Returns whether a transformation of torch.func has wrapped a tensor, which then has no memory."""
 
 
 def is_dtensor(tensor: torch.Tensor) -> "TypeGuard[DTensor]":
-    """Returns whether a tensor is a DTensor. A script without them has not imported them, and they take long to import."""
+    """Returns whether a tensor is a DTensor, without importing the class, which takes long, if the script has not."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
@@ -34,7 +34,7 @@ def piece_of(tensor: torch.Tensor) -> Piece:
 
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns what is in the wrappers of torch.func; what `vmap` runs over comes first."""
+    """Returns the tensor inside the wrappers of torch.func; dims that `vmap` runs over come first."""
     functorch = torch._C._functorch
     while is_wrapped(tensor):
         dim = functorch.maybe_get_bdim(tensor)
@@ -44,7 +44,7 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the numbers of a tensor that this process holds."""
+    """Returns the part of a tensor that this process holds, detached."""
     if type(tensor) in _PLAIN:
         return tensor.detach() if tensor.requires_grad and torch.is_grad_enabled() else tensor
     local = tensor._local_tensor if is_dtensor(tensor) else tensor
@@ -55,7 +55,7 @@ def local_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def as_real(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the numbers of a complex tensor in pairs, and any other as it is."""
+    """Returns a complex tensor as pairs of real numbers, and any other tensor unchanged."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
@@ -65,7 +65,7 @@ def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
     if gradient is None or (type(gradient) is torch.Tensor and gradient.layout == torch.strided):
         return gradient
     if is_dtensor(gradient) and is_dtensor(tensor) and gradient.placements != tensor.placements:
-        gradient = gradient.redistribute(placements=tensor.placements)  # a sum that is still partial
+        gradient = gradient.redistribute(placements=tensor.placements)  # the gradient may still be partial
     local = local_of(gradient)
     return local.to_dense() if local.layout != torch.strided else local
 
@@ -77,10 +77,10 @@ def gradient_as_real(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def dtype_of(tensor: torch.Tensor) -> str:
-    """Returns the dtype of a tensor's numbers, as a record spells it."""
+    """Returns the real dtype of a tensor's numbers, in the spelling of a record."""
     return str(tensor.dtype.to_real()).removeprefix("torch.")
 
 
 def has_no_numbers(tensor: torch.Tensor) -> bool:
-    """Returns whether a tensor has a shape only: on the device "meta", or of a FakeTensorMode, whose module imports slowly."""
+    """Returns whether a tensor has only a shape: it is on the device "meta", or fake (by name, as the import is slow)."""
     return tensor.is_meta or type(tensor).__name__ == "FakeTensor"

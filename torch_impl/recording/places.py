@@ -1,4 +1,4 @@
-"""The rank of this process, the number of processes, and how they share the model."""
+"""Finds the rank of this process, the number of processes, and how they share the model."""
 
 import functools
 import math
@@ -24,19 +24,22 @@ def is_of_many() -> bool:
 
 
 def rank_and_world() -> tuple[int, int]:
-    """Returns the rank of this process and their number: the default group's, or the launcher's."""
+    """Returns the rank of this process and the number of processes, from the default group or from the launcher."""
     if is_of_many():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def share_of_norm(norm: "DTensor") -> torch.Tensor | None:
-    """Returns this process's share of a norm of all shards, whose squares add up to that of the norm; None if it is not known.
+    """Returns this process's share of a norm over all shards; the squares of all shares add up to the square of the norm.
 
-    To ask for the whole one is an exchange, and a process in which the recorder has failed would not take part.
+    Computing the whole norm would be an exchange, in which a process whose recorder has failed would not take part.
 
     Args:
         norm: The norm, of which each process has the part of its own shards.
+
+    Returns:
+        The share; None if it is not known.
     """
     mesh, split = norm.device_mesh, [dim for dim, each in enumerate(norm.placements) if each.is_partial()]
     if mesh.size() != rank_and_world()[1] or any(getattr(norm.placements[dim], "norm_type", 0) != 2 for dim in split):
@@ -46,7 +49,7 @@ def share_of_norm(norm: "DTensor") -> torch.Tensor | None:
 
 
 def follow_join(end: Callable[[], None]) -> None:
-    """Ends the last step of a process that has run out of batches before DDP's `join` gives it the weights of the others."""
+    """Makes a process that runs out of batches end its last step before DDP's `join` gives it the weights of other ranks."""
     if not torch.distributed.is_available():
         return
     kind = nn.parallel.distributed.Join
@@ -54,14 +57,14 @@ def follow_join(end: Callable[[], None]) -> None:
 
 
 def layouts(parameters: Sequence[torch.Tensor], called: Sequence[nn.Module]) -> tuple[str, ...]:
-    """Returns how the processes share the model, as far as it is seen.
+    """Returns how the processes share the model, as far as that can be seen.
 
     Args:
         parameters: The parameters of the script.
         called: The outermost modules that were called.
 
     Returns:
-        Of "ddp", "deepspeed", "dp", "fsdp1", "fsdp2" and "tp" those that it uses.
+        The ones in use of "ddp", "deepspeed", "dp", "fsdp1", "fsdp2" and "tp".
     """
     modules = [each for module in called for each in module.modules()]
     found = {_LAYOUTS[name] for each in modules for kind in type(each).__mro__ if (name := kind.__name__) in _LAYOUTS}
@@ -86,9 +89,9 @@ def _is_fsdp2(layer: type[nn.Module]) -> bool:
 
 
 def shards(module: nn.Module) -> dict[int, nn.Parameter]:
-    """Returns the shards of FSDP2, by the ids of the whole parameters that stand in their places for a while.
+    """Returns the shards of FSDP2, by the ids of the whole parameters that temporarily take their places.
 
-    Whole ones lose their memory later, and after a call without gradients, as of a teacher, nobody knows when.
+    Whole parameters are freed later; after a call without gradients, such as that of a teacher, it is not known when.
     """
     states = [each._get_fsdp_state() for each in module.modules() if _is_fsdp2(type(each))]  # pyrefly: ignore[not-callable]
     groups = [getattr(each, "_fsdp_param_groups", None) or [each._fsdp_param_group] for each in states]

@@ -1,7 +1,7 @@
-"""The state of a recording in one process: hooks report what happens, and the session writes the record.
+"""The state of a recording in one process; hooks report what happens, and the session writes the record.
 
-A step is what lies between two updates. It ends when the next pass begins, or when an optimizer updates a parameter again: so
-optimizers of different parameters take one step together. Without an optimizer, it ends where weights have changed since.
+A step lasts from one update to the next. It ends when the next pass begins, or when an optimizer updates a parameter again, so
+optimizers of different parameters take one step together. Without an optimizer, it ends when the weights have changed.
 """
 
 import weakref
@@ -33,10 +33,10 @@ from samestep.torch_impl.recording.watch import Watch
 
 
 class Session:
-    """Follows the script."""
+    """Collects what hooks report about a script, and writes its steps."""
 
     def __init__(self, recorder: Recorder) -> None:
-        """Waits for the first pass. The recorder gets the steps."""
+        """Waits for the first pass; steps are written to the recorder."""
         self._recorder, self.examples, self._own = recorder, Examples(), OwnGradients(recorder)
         self.called, self.leaves, self.targets, self.losses = CalledModules(), Leaves(), Targets(), StepLosses()
         self._initial: FirstWeights | Watch | None = None
@@ -47,16 +47,16 @@ class Session:
         self._begin_step()
 
     def _begin_step(self) -> None:
-        self._gradients: list[Pending] = []  # to call `list[Pending]` takes ten times as long
+        self._gradients: list[Pending] = []  # calling `list[Pending]` would take ten times as long
         self._infinite, self.stepped, self.updated, self._is_replayed, self._own.passes = [], [], frozenset(), False, {}
 
     def before_call(self, module: nn.Module, given: Sequence[object] | None, keywords: Mapping[str, object]) -> None:
-        """An outermost module is called in training mode.
+        """Handles the call of an outermost module in training mode.
 
         Args:
             module: The module.
-            given: The arguments of the call; None if they are those of a method that calls the model in turn.
-            keywords: The keywords of the call.
+            given: The arguments of the call; None if they are those of another method, which then calls the model.
+            keywords: The keyword arguments of the call.
         """
         if id(module) not in self.called:
             trained = next((each for each in module.parameters() if each.requires_grad or is_wrapped(each)), None)
@@ -64,7 +64,7 @@ class Session:
                 self.targets.give(self.examples.given(given, keywords))  # a loss
             if trained is None or has_no_numbers(trained) or is_only_built(module, given, keywords):
                 return
-            if isinstance(trained, nn.Parameter):  # and not what a function is given
+            if isinstance(trained, nn.Parameter):  # not a tensor that a function was given
                 self.called.add(module)
                 self._own.follow(module)
         self.begin_pass()
@@ -73,7 +73,7 @@ class Session:
             self.targets.follow(self.examples.add(given, keywords))
 
     def after_call(self, result: object, arguments: Sequence[object]) -> None:
-        """An outermost module returned.
+        """Handles the return of an outermost module.
 
         Args:
             result: What it returned.
@@ -85,7 +85,7 @@ class Session:
             self.products.see_result(result)
 
     def before_backward(self, roots: Roots) -> None:
-        """A backward pass begins."""
+        """Handles the start of a backward pass."""
         self.begin_pass(roots)
         self._own.scale, self._scale = self._scale, None
         if not self._is_replayed:
@@ -97,41 +97,41 @@ class Session:
             self._closures.see_backward(self.scalars)
 
     def before_grad(self, roots: Roots) -> None:
-        """`torch.autograd.grad` is called for the gradients of parameters."""
+        """Handles a call of `torch.autograd.grad` for the gradients of parameters."""
         self.begin_pass(roots)
         self.losses.add(roots, is_backward=False)
         self.see_targets(roots)
 
     def see_targets(self, roots: Roots = ()) -> None:
-        """Looks at what the losses of a pass were computed with."""
+        """Looks at the tensors with which the losses of a pass were computed."""
         self.targets.see(roots, calls := self.examples.taken(), bool(self.called or calls))
 
     def after_grad(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
-        """`torch.autograd.grad` returned a gradient for each parameter, by which a script without an optimizer updates it."""
+        """Handles the gradients that `torch.autograd.grad` returned, from which a script without an optimizer updates."""
         if self._is_manual() and self.watch is not None:
             self._gradients.append(self.watch.given(found))
 
     def after_backward(self) -> None:
-        """A backward pass ended. Without an optimizer, nothing else shows when the gradients are there."""
+        """Handles the end of a backward pass; without an optimizer, only this shows when the gradients are complete."""
         self._is_manual()
         self.take_again()
 
     def _is_manual(self) -> bool:
-        """Returns whether the script has no optimizer; then what it trains is looked at from now on."""
+        """Returns whether the script has no optimizer; if so, starts watching what it trains."""
         self.has_optimizer = self.has_optimizer or (self.watch is None and bool(find_objects()[1]))
         if is_manual := not self.has_optimizer and not self._inside.frames:
             (self.watch or self._begin_watch()).see_new(self.called.new(), self.called)
         return is_manual
 
     def take_again(self) -> None:
-        """The gradients of a script without an optimizer are what they are now: after a pass, and after they were clipped."""
+        """Takes the current gradients of a script without an optimizer, after a pass or after clipping."""
         if self.watch is None and isinstance(self._initial, FirstWeights):
             self._initial.see_gradients()
         elif not self.has_optimizer and self.watch is not None:
             self._gradients = [self.watch.gradients()]
 
     def begin_pass(self, roots: Roots = ()) -> None:
-        """A forward or a backward pass begins, and ends the step before it."""
+        """Handles the start of a forward or backward pass, which ends the previous step."""
         if not self.called and not self.has_optimizer:
             self.leaves.follow([each for each, _ in roots])
         if self._initial is None:
@@ -143,29 +143,29 @@ class Session:
     def _begin_watch(self) -> Watch:
         self.counts.forget_schedules()
         self.watch = Watch(self._recorder, self.called.alive(), self.leaves.held(), self._initial, self.products.name)  # pyrefly: ignore[bad-argument-type]
-        self._initial = self._initial and self.watch  # keeps nothing alive
+        self._initial = self._initial and self.watch  # does not keep the first weights alive
         return self.watch
 
     def _is_moved(self) -> bool:
-        """Returns whether a script without an optimizer, or one that it steps, has changed its weights since the last step."""
+        """Returns whether a script that uses no optimizer to update has changed its weights since the last step."""
         if self.watch is None and isinstance(first := self._initial, FirstWeights) and (given := first.used_by_hand()):
             self._gradients = [given if (watch := self._begin_watch()).has_first else watch.gradients()]
             self.has_optimizer = False
         return not self.has_optimizer and self.watch is not None and bool(self._gradients) and self.watch.is_moved()
 
     def expect_update(self) -> None:
-        """An optimizer that is not torch's was given gradients, so the script does use an optimizer."""
+        """Handles gradients given to an optimizer that is not torch's, which shows that the script uses an optimizer."""
         self.has_optimizer, self._gradients = True, self._gradients if self.has_optimizer else []
 
     def before_update(
         self, optimizer: Optimizer, arguments: tuple[object, ...], keywords: dict[str, object]
     ) -> Given | None:
-        """An optimizer is about to step; returns its arguments with a closure that is followed, if it has one.
+        """Handles the start of an optimizer's step; returns its arguments with the closure wrapped, if it has a closure.
 
         Args:
             optimizer: The optimizer.
-            arguments: The arguments of its step, it first.
-            keywords: The keywords of its step, it first.
+            arguments: The positional arguments of its step, with the optimizer first.
+            keywords: The keyword arguments of its step.
         """
         is_outer = self._inside.enter()
         closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
@@ -180,7 +180,7 @@ class Session:
         return with_followed_closure((arguments, keywords), closure, before, after)
 
     def after_update(self, optimizer: Optimizer) -> None:
-        """An optimizer has stepped."""
+        """Handles the end of an optimizer's step."""
         self._inside.leave()
         if self.watch is not None:
             self.watch.written.see_update(bool(self._inside.frames))
@@ -190,7 +190,7 @@ class Session:
             self.examples.results.see_update()
 
     def skip(self, optimizer: Optimizer) -> None:
-        """A gradient scaler leaves out the step of an optimizer."""
+        """Handles a step of an optimizer that a gradient scaler skips."""
         self._begin_update(optimizer)
         self._take_of(optimizer)
         self.stepped.append(weakref.ref(optimizer))
@@ -203,23 +203,23 @@ class Session:
         self.updated = self.updated | own if self.updated else own
         if self.watch is not None:
             self.watch.see_new(own, self.called)
-        elif not is_ahead:  # the first pass, which says what products are computed in
+        elif not is_ahead:  # the first pass shows in which dtype products are computed
             self._begin_watch()
         self.scalars.see(optimizer)
 
     def _after_closure(self, optimizer: Optimizer) -> None:
-        """The gradients are those of its first call. What an optimizer tries further is no part of the step."""
+        """Handles the end of a closure's call. Only the gradients of the first call are part of the step."""
         if not self._is_replayed:
             self.scalars.see(optimizer, is_again=True)
             self._take_of(optimizer)
             self._is_replayed = True
 
     def scale_loss(self, scale: torch.Tensor) -> None:
-        """The next backward pass begins with a scaled loss."""
+        """Notes that the next backward pass begins with a scaled loss."""
         self._scale = scale.clone()  # pyrefly: ignore[bad-assignment]
 
     def finish(self) -> None:
-        """Writes the step."""
+        """Writes the current step, and begins the next."""
         stats = self.watch.stats(self._gradients, self._own, self.updated) if self.watch and self._gradients else None
         (losses, zeroed), (targets, kinds) = self.losses.end_step(), self.targets.end_step()
         rows, arguments = self.examples.end_step()
@@ -232,7 +232,7 @@ class Session:
             self.watch.forget_deleted(self.called)
 
     def end(self) -> None:
-        """The script ends, or the thread that is followed: writes the step that nothing came after."""
+        """Writes the last step, when the script or the followed thread ends."""
         if self.stepped or self._is_moved():
             self.finish()
         for each in (self.losses, self.targets, self.examples, self.scalars):
@@ -241,7 +241,7 @@ class Session:
         self._begin_step()
 
     def _take_of(self, optimizer: Optimizer) -> None:
-        """Takes the gradients that an optimizer is given; a fused one divides them by the scale itself."""
+        """Takes the gradients that an optimizer is given; a fused optimizer divides them by the scale itself."""
         watch = self.watch or self._begin_watch()
         scale, infinite = map(vars(optimizer).get, ("grad_scale", "found_inf"))
         self._infinite += () if infinite is None else (infinite.clone(),)

@@ -1,4 +1,4 @@
-"""Perturbs, saves or replaces the initial weights before the first pass, if that is asked for."""
+"""Perturbs, saves or replaces the initial weights before the first pass, if the options ask for it."""
 
 import math
 import zlib
@@ -22,12 +22,12 @@ _ODD, _MIX = 0x9E3779B1, 0x85EBCA6B
 
 
 def start_with(recorder: Recorder, called: Iterable[nn.Module], leaves: Sequence[TrackedTensor]) -> None:
-    """Prepares the initial weights as the options say.
+    """Prepares the initial weights according to the options.
 
     Args:
-        recorder: Has the options.
+        recorder: The recorder, which has the options.
         called: The outermost modules that were called.
-        leaves: As for `find_tensors`.
+        leaves: See `find_tensors`.
     """
     options = recorder.options
     asked = options.perturb, options.weights_from, options.weights_to
@@ -67,31 +67,31 @@ def _load(held: Sequence[TrackedTensor], path: Path, recorder: Recorder) -> None
             continue
         for piece, value in _places(each):
             places = tuple(slice(first, first + size) for first, size in zip(piece.start, piece.size, strict=True))
-            part = torch.from_numpy(np.array((whole.ravel() if piece.is_flat else whole)[places]))  # of a scalar too
+            part = torch.from_numpy(np.array((whole.ravel() if piece.is_flat else whole)[places]))  # even of a scalar
             part = part.reshape(value.shape)
             is_its_own = torch.allclose(value.cpu().to(part.dtype), part)
-            (value.data if is_its_own else value).copy_(part)  # a graph that is there is of its own
+            (value.data if is_its_own else value).copy_(part)  # the same values keep a graph valid
 
 
 def _places(held: TrackedTensor) -> list[tuple[Piece, torch.Tensor]]:
-    """Returns all that holds the numbers of a tensor."""
+    """Returns all tensors that hold the numbers of a tracked tensor, with their pieces."""
     return [(held.tensor.piece, held.value()), *((piece, read()) for piece, read in held.copies)]
 
 
 def _perturb(name: str, piece: Piece, value: torch.Tensor, seed: int, products: str) -> None:
-    """Multiplies each number by 1 + u or 1 - u, as its name, its GLOBAL place and the seed say: shards are perturbed alike."""
+    """Multiplies each number by 1 + u or 1 - u, chosen by name, GLOBAL position and seed, so all shardings agree."""
     unit = max(torch.finfo(each).eps for each in (dtype_of_products(value), getattr(torch, products or "float64"))) / 2
     signs = torch.from_numpy(signs_of(piece, zlib.crc32(name.encode()) ^ (seed * _ODD)))
     signs = signs.to(value.device).reshape(value.shape)
-    value.data.copy_(value.to(torch.float64) * (1 + unit * signs))  # a graph that is there already keeps its versions
+    value.data.copy_(value.to(torch.float64) * (1 + unit * signs))  # `data` keeps the versions for an existing graph
 
 
 def signs_of(piece: Piece, seed: int) -> np.ndarray:
     """Returns the signs of the numbers of a piece, float64 [numbers].
 
     Args:
-        piece: Which numbers.
-        seed: Which signs.
+        piece: The piece, whose numbers get signs by their positions in the whole tensor.
+        seed: The seed from which the signs are drawn.
     """
     _, columns = as_matrix(piece.shape)
     parts = [

@@ -1,7 +1,7 @@
-"""Which tensors a script trains, how they are called, and which part of each this process holds.
+"""Finds which tensors a script trains, their names, and which part of each this process holds.
 
-Modules and optimizers are looked for among all objects of the process, so the script says nothing. Of the modules that no other
-one contains, those count that hold a parameter of an optimizer, or that were called.
+Modules and optimizers are found among all objects of the process, so the script does not have to name them. Among the outermost
+modules, those count that hold a parameter of an optimizer or that were called.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ from samestep.torch_impl.recording.places import shards
 from samestep.torch_impl.recording.tracked_tensor import TrackedTensor, nothing
 
 _WRAPPERS = {"module", "_forward_module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"}
-"""What wrappers call the module that they wrap: DDP, DataParallel and many others; FSDP; torch.compile; checkpoints."""
+"""The attributes in which wrappers hold a module: DDP, DataParallel and many others; FSDP; torch.compile; checkpoints."""
 
 
 @uncollected()
@@ -47,8 +47,8 @@ def find_tensors(
 
     Args:
         called: The outermost modules that were called in training mode.
-        leaves: What is taken if neither a module nor an optimizer has any.
-        gone: The classes of modules that the script has deleted, which keep their names.
+        leaves: The tensors to take if no module and no optimizer has any.
+        gone: The classes of modules that the script has deleted, whose names stay reserved.
     """
     modules, optimizers = find_objects()
     trained = {id(each): each for optimizer in optimizers for each in parameters_of(optimizer)}
@@ -81,7 +81,7 @@ def find_tensors(
 
 
 def _of_followers(networks: Iterable[Sequence[TrackedTensor]], found: Sequence[TrackedTensor]) -> list[TrackedTensor]:
-    """Returns the tensors of networks that follow those of the tensors that were found. Their gradients are of no account."""
+    """Returns the tensors of networks that follow the trained ones; their gradients are ignored."""
     held = []
     for number, network in enumerate(networks, 1):
         first = f"{FOLLOWER}{number if number > 1 else ''}."
@@ -100,11 +100,11 @@ class ParameterIds:
     """The ids of the parameters that optimizers update."""
 
     def __init__(self) -> None:
-        """Knows none yet."""
+        """Starts with no optimizers."""
         self._known: dict[int, tuple[list[torch.Tensor], frozenset[int]]] = {}
 
     def __call__(self, optimizer: Optimizer) -> frozenset[int]:
-        """Returns those of an optimizer, which rarely change."""
+        """Returns the ids of the parameters of an optimizer, from a cache, because they rarely change."""
         now = [*parameters_of(optimizer)]
         before, ids = self._known.get(id(optimizer), ((), frozenset()))
         if len(now) != len(before) or not all(map(operator.is_, now, before)):
@@ -116,14 +116,14 @@ class ParameterIds:
 
 
 def is_rehearsed(optimizer: Optimizer, has_begun: bool) -> bool:
-    """Returns whether an optimizer takes no step.
+    """Returns whether a step of an optimizer is not a step of training.
 
-    Tensors on the device "meta" and those of a FakeTensorMode have shapes only: scripts build large models of them, or
+    Tensors on the device "meta" and those of a FakeTensorMode have only shapes. Scripts use them to build large models, or to
     estimate how much memory a step takes.
 
     Args:
-        optimizer: It is about to update its parameters, or has.
-        has_begun: Whether there was a pass; before the first, wrappers let an optimizer make its state.
+        optimizer: The optimizer, just before or after its update.
+        has_begun: Whether there was a pass; before the first, wrappers make an optimizer create its state.
     """
     first = next((each["params"][0] for each in optimizer.param_groups if each["params"]), None)
     if first is not None and has_no_numbers(first):
@@ -141,7 +141,7 @@ def _own_parameters(module: nn.Module) -> Iterator[torch.Tensor]:
 
 
 def _named(parts: Sequence[tuple[str, list[TrackedTensor]]]) -> Iterator[TrackedTensor]:
-    """Puts the name of its class in front of the tensors of each module, where there are several modules."""
+    """Yields the tensors of modules, prefixed with the class of the module if there are several modules."""
     for place, (name, found) in enumerate(parts):
         same = sum(other == name for other, _ in parts[:place])
         network = "" if len(parts) == 1 else f"{name}.{same}" if same else name
@@ -178,16 +178,16 @@ def _of_module(root: nn.Module) -> list[TrackedTensor]:
 
 
 def _has_numbers(tensor: torch.Tensor) -> bool:
-    """Returns whether a tensor has numbers: what is lazy has none yet, and the module of a functional one may have none ever."""
+    """Returns whether a tensor has numbers; a lazy one has none yet, and a module that is called functionally may have none."""
     return not is_lazy(tensor) and not has_no_numbers(tensor)
 
 
 def with_places(found: Iterable[TrackedTensor], names: Iterable[str] = ()) -> list[TrackedTensor]:
-    """Tells tensors apart that are called alike once the wrappers' names are gone.
+    """Numbers tensors whose names are equal once the names of wrappers are removed.
 
     Args:
         found: The tensors.
-        names: The names that other tensors have.
+        names: The names of other tensors.
     """
     seen = dict.fromkeys(names, 1)
     made = []
@@ -215,7 +215,7 @@ def _stripped(name: str) -> str:
 
 
 def class_of(root: nn.Module) -> str:
-    """Returns the name of the class of what its wrappers wrap."""
+    """Returns the class name of a module without its wrappers."""
     return _class_name(_unwrapped(root))
 
 
@@ -226,19 +226,19 @@ def _unwrapped(module: nn.Module) -> nn.Module:
 
 
 def is_method_run(module: nn.Module) -> bool:
-    """Returns whether a call of a module runs another method of what it wraps, which calls the model in turn.
+    """Returns whether a call of a module runs another method of the module it wraps, which then calls the model.
 
-    Lightning's `training_step` is run by DDP's forward, and by none in a single process; the batch is what it is given.
+    For example, DDP's forward runs Lightning's `training_step` and passes it the batch; in a single process, nothing does.
 
     Args:
-        module: What is called.
+        module: The module that is called.
     """
     forward = vars(_unwrapped(module)).get("forward")
     return forward is not None and "method_name" in getattr(getattr(forward, "__code__", None), "co_freevars", ())
 
 
 def _class_name(module: nn.Module) -> str:
-    """Returns the name of a module's class; fully_shard puts FSDP in front of it."""
+    """Returns the name of a module's class, without the prefix FSDP that fully_shard adds."""
     kinds = type(module).__mro__
     is_sharded = kinds[1].__name__ == "FSDPModule"
     return kinds[2].__name__ if is_sharded else kinds[0].__name__

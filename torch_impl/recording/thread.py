@@ -1,32 +1,33 @@
-"""Which thread of a process is followed: a record covers one, because its steps are sequential."""
+"""Decides which thread of a process is followed; a record covers one thread, because its steps are sequential."""
 
 import threading
 from collections.abc import Callable
 
 
 class FollowedThread:
-    """The thread that trains. Until one has begun a backward pass or an update, it is the one that called a model last.
+    """The thread that trains. Until a thread has begun a backward pass or an update, it is the one that last called a model.
 
-    When it has ended another one may take its place, unless that one trained while it did: its steps have no beginning.
+    When it has ended, another thread may take its place, unless that thread trained at the same time, because then the
+    beginning of its steps was missed.
     """
 
     def __init__(self, begin: Callable[[], None], note: Callable[[str], None]) -> None:
-        """Follows none yet.
+        """Starts without a thread.
 
         Args:
-            begin: Ends what another thread did.
-            note: Leaves a sentence for the user.
+            begin: Ends the steps of the previous thread.
+            note: Shows a sentence to the user.
         """
         self._begin, self._note = begin, note
-        self.ident, self._thread = 0, threading.main_thread()  # in public, since a call costs more than to compare
+        self.ident, self._thread = 0, threading.main_thread()  # public, because a call costs more than a comparison
         self._trains, self._is_noted = False, False
 
     def is_here(self) -> bool:
-        """Returns whether the calling thread is the one, or may become it, or is one of autograd's, which work for it."""
+        """Returns whether the calling thread is the followed one, may become it, or is a thread of autograd working for it."""
         return threading.get_ident() == self.ident or self._is_free() or _is_of_autograd()
 
     def take(self) -> bool:
-        """Returns whether the calling thread is followed: no other one trains."""
+        """Returns whether the calling thread is followed; it becomes so if no other thread trains."""
         here = threading.get_ident()
         if here == self.ident:
             return True
@@ -38,7 +39,7 @@ class FollowedThread:
         return _is_of_autograd()
 
     def train(self) -> bool:
-        """As `take`; from now on the thread is followed until it ends."""
+        """Like `take`, but from then on the thread is followed until it ends."""
         if (self._trains and threading.get_ident() == self.ident) or self.take():
             self._trains = True
             return True

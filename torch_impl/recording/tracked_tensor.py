@@ -1,4 +1,4 @@
-"""What the recorder keeps of a tensor of the script."""
+"""What the recorder keeps about a tensor of the script."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,12 +15,12 @@ class TrackedTensor:
     """A tensor of the script.
 
     Attributes:
-        tensor: What the record says of it.
+        tensor: The description of the tensor in the record.
         owner: The parameter that an optimizer holds.
-        value: Reads the piece of this process.
-        gradient: Reads the piece of its gradient; None if there is none.
-        copies: Other tensors that hold the same numbers, which change with an update only.
-        is_updated: Whether an optimizer holds it, or there is no optimizer.
+        value: Reads the piece of the tensor that this process holds.
+        gradient: Reads the same piece of the gradient; returns None if there is none.
+        copies: Other tensors that hold the same numbers, and change only with an update.
+        is_updated: Whether an optimizer holds the tensor, or there is no optimizer.
     """
 
     tensor: RecordedTensor
@@ -32,4 +32,4 @@ class TrackedTensor:
 
 
 def nothing() -> Any:
-    """Reads the gradient of a tensor that is not looked at, and the weights of one that the script has deleted."""
+    """Returns None, in place of a gradient that is not looked at, or of a weight that the script has deleted."""

@@ -1,4 +1,4 @@
-"""Watches the tensors of a script: which they are, and their values at a given moment."""
+"""Watches which tensors a script has, and their values at a given moment."""
 
 import dataclasses
 import gc
@@ -25,7 +25,7 @@ _NOBODY = torch.zeros(0)
 
 
 class Watch:
-    """Watches the tensors of a script, from the moment on at which its first gradients are there."""
+    """Watches the tensors of a script, from the moment at which its first gradients exist."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Watch:
         """Finds the tensors, and writes the header and the initial weights.
 
         Args:
-            recorder: Gets them.
+            recorder: The recorder to write to.
             called: The outermost modules that were called in training mode.
-            leaves: As for `find_tensors`.
-            initial: The weights before the first pass, which count if the tensors are the same by now.
-            products: As in the header.
+            leaves: See `find_tensors`.
+            initial: The weights before the first pass, which count if the tensors are still the same.
+            products: The dtype of products in the header.
         """
         self._recorder, self._held = recorder, find_tensors(called, leaves)
         # A follower may be trained later.
@@ -51,13 +51,13 @@ class Watch:
         self._readers: dict[frozenset[int] | None, list[Callable[[], torch.Tensor | None]]] = {}
         self.written = WrittenWeights(recorder, self._look, self._held)
         self._owned, self._gone = [*map(Owned, called)], dict[int, np.ndarray]()
-        self._classes, self._num_left = list[str](), 0  # of modules that were deleted; whose tensors are in use
+        self._classes, self._num_left = list[str](), 0  # of deleted modules; those with tensors in use
         tensors = [each.tensor for each in self._held]
         self._is_float64 = is_float64(self._held)
         self._statistics = summaries_of(self._held)
         self._bits, self._strays = np.zeros(0, np.uint64), Strays()
-        self.has_first = False  # whether the tensors are those before the first pass
-        # The bits of the last gradients, and whether tensors were added since.
+        self.has_first = False  # whether the tensors are the same as before the first pass
+        # The bits of the last gradients, and whether tensors have been added.
         self._given, self._is_grown = np.zeros(0, np.uint64), False
         if not tensors:
             recorder.end("a backward pass ran, but no parameter of a module or an optimizer was found.")
@@ -67,14 +67,14 @@ class Watch:
         if not recorder.is_ended:
             first = self.weights()
             size = len(initial.tensors) if initial else 0
-            # An optimizer of Keras may have made its averages since.
+            # An optimizer of Keras may have created its averages since then.
             if initial and size and initial.tensors == tensors[:size]:
                 first[:size], self.has_first = initial.stats, size == len(tensors)
                 self.written.moved = initial.written.moved if self.has_first else None
             recorder.write(RecordedStep(INITIAL, stats={"weight": first}))
 
     def see_new(self, own: frozenset[int], called: CalledModules) -> None:
-        """Adds the tensors that a script has made since, and gave to an optimizer.
+        """Adds the tensors that a script has created since and given to an optimizer.
 
         Args:
             own: The ids of the parameters of the optimizer.
@@ -84,8 +84,8 @@ class Watch:
         if own is self._known_last or own <= self._known:
             self._known_last = own
             return
-        for generation in (1, 2):  # one after the other, which keeps the order of objects
-            gc.collect(generation)  # a model that is trained no more may be a cycle
+        for generation in (1, 2):  # in this order, which keeps the order of objects
+            gc.collect(generation)  # a model that is no longer trained may be a cycle
         self._num_left = 0
         self.forget_deleted(called)
         self._owned = [each for each in self._owned if each.is_deleted] + [*map(Owned, modules := called.alive())]
@@ -95,7 +95,7 @@ class Watch:
         new = [each for each in found if each.tensor.role == "parameter" or each.tensor.name not in names]
         new = with_places(new, names)
         self._known |= own | {id(each.owner) for each in new}
-        if not new:  # an optimizer holds flat partitions, as DeepSpeed's do
+        if not new:  # the optimizer holds flat partitions, as DeepSpeed's does
             return
         with torch.no_grad():
             values = [each.value() for each in new]
@@ -105,7 +105,7 @@ class Watch:
         self._look_anew()
 
     def _look_anew(self) -> None:
-        """The tensors are other ones than before."""
+        """Starts over with a changed set of tensors."""
         self._readers.clear()
         self._statistics = Statistics([each.tensor.piece for each in self._held], self._is_float64)
         self.written.follow(self._held)
@@ -113,14 +113,14 @@ class Watch:
     def forget_deleted(self, called: CalledModules) -> None:
         """Drops the tensors of modules that the script has deleted, unless another module or an optimizer has them.
 
-        Their weights stay what they are in the record.
+        In the record, their weights stay constant.
 
         Args:
-            called: The outermost modules.
+            called: The outermost modules that were called.
         """
         called.has_deleted = False
         deleted = [each for each in self._owned if each.is_deleted]
-        if len(deleted) <= self._num_left:  # what a wrapper has left to its model need not be looked for at each step
+        if len(deleted) <= self._num_left:  # a deleted wrapper may leave its tensors to its model for good
             return
         held = {id(each.owner) for each in self._held}
         ids = (held & set[int]().union(*(each.ids for each in deleted))) - ids_in_use()
@@ -141,11 +141,11 @@ class Watch:
         self._owned = [each for each in self._owned if each not in over]
 
     def gradients(self, own: frozenset[int] | None = None, scale: torch.Tensor | None = None) -> Pending:
-        """Takes the gradients.
+        """Takes the current gradients.
 
         Args:
-            own: Only those of the parameters with these ids, if given, and of those that no optimizer holds.
-            scale: Divides them.
+            own: If given, only the gradients of parameters with these ids, and of those that no optimizer holds, are taken.
+            scale: The loss scale, by which gradients are divided.
         """
         if own not in self._readers:
             self._readers[own] = [
@@ -158,10 +158,10 @@ class Watch:
         return taken
 
     def given(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> Pending:
-        """Takes gradients that no parameter holds, each with its parameter."""
+        """Takes gradients that are not stored in parameters, each given with its parameter."""
         real = [(parameter, None if gradient is None else as_real(gradient)) for parameter, gradient in found]
         of = {id(parameter): gradient for parameter, gradient in real}
-        at = {parameter.data_ptr(): gradient for parameter, gradient in real}  # a script may make its tensors anew
+        at = {parameter.data_ptr(): gradient for parameter, gradient in real}  # a script may recreate its tensors
         with torch.no_grad():
             return self._statistics([of.get(id(each.owner), at.get(each.value().data_ptr())) for each in self._held])
 
@@ -169,18 +169,18 @@ class Watch:
         """Looks at gradients that the updates of a step did not use, before they are set to zero.
 
         Args:
-            updated: The ids of the parameters that they updated.
+            updated: The ids of the parameters that were updated.
         """
         if self._recorder.is_looking:
             self._strays.see(self._held, updated, self._statistics)
 
     def stats(self, gradients: Sequence[Pending], own: OwnGradients, updated: Set[int]) -> dict[Phase, np.ndarray]:
-        """Returns what a record keeps of a step that is over.
+        """Returns what a record keeps of a finished step.
 
         Args:
-            gradients: Those that optimizers were given.
-            own: Those of this rank, before they were exchanged.
-            updated: The ids of the parameters that it updated.
+            gradients: The gradients that optimizers were given.
+            own: The gradients of this rank, before they were exchanged.
+            updated: The ids of the parameters that the step updated.
         """
         self.see_strays(updated)
         before = self._bits
@@ -194,20 +194,20 @@ class Watch:
         return found if local is None else {"local": local, **found}
 
     def _leave_out_idle(self, gradient: np.ndarray, before: np.ndarray) -> None:
-        """Leaves out the gradients that models keep which a script without an optimizer trains no more."""
+        """Drops gradients left on models that a script without an optimizer has stopped training."""
         given, self._given = self._given, gradient["bits"].copy()
         idle = np.flatnonzero(given == self._given[: len(given)]) if self._is_grown else []
         idle = [place for place in idle if before[place] == self._bits[place]]
         gradient[idle] = absent(len(idle), gradient.dtype)
 
     def weights(self) -> np.ndarray:
-        """Returns what the weights are now, as a record keeps it."""
+        """Returns the current weights in the form of a record."""
         stats = self._seen()
         self._bits = stats["bits"]
         return stats
 
     def is_moved(self) -> bool:
-        """Returns whether the weights have changed since they were looked at; buffers change in each pass."""
+        """Returns whether weights have changed since they were last looked at; buffers, which each pass changes, do not count."""
         is_weight = [each.tensor.role == "parameter" for each in self._held]
         return not np.array_equal(self._seen()["bits"][is_weight], self._bits[is_weight])
 
