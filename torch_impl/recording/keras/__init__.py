@@ -1,1 +1,1 @@
-"""Keras on PyTorch: its layers and its optimizers, which are not torch's."""
+"""Follows Keras on PyTorch, whose layers and optimizers are not torch's."""

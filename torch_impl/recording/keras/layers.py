@@ -1,4 +1,4 @@
-"""Models of Keras on PyTorch: their variables, in torch's layout. Keras is not imported here, for it may have another backend."""
+"""The variables of Keras models on PyTorch, in torch's layout. Keras is not imported, as it may have another backend."""
 
 import sys
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from samestep.common.steps.record import RecordedTensor
 from samestep.torch_impl.recording.pieces import dtype_of
 
 GIVEN = "_samestep_given"
-"""The attribute of a parameter with the gradient that an update is given, which Keras may have clipped or accumulated."""
+"""The attribute of a parameter that holds the gradient given to an update, which Keras may have clipped or accumulated."""
 
 
 def keras_on_torch() -> ModuleType | None:
-    """Keras, if it has been imported to its end and runs on PyTorch."""
+    """Returns Keras if it has been fully imported and runs on PyTorch; otherwise None."""
     keras = sys.modules.get("keras")
     if keras is None or "Model" not in vars(keras):  # among the last names that its package defines
         return None
@@ -31,10 +31,10 @@ def is_keras(module: nn.Module) -> bool:
 
 
 def is_symbolic(given: object) -> bool:
-    """Returns whether a layer of Keras is only connected to others, while a model is built.
+    """Returns whether a call of a Keras layer only connects it to other layers, while a model is built.
 
     Args:
-        given: What it is called on.
+        given: The arguments of the call.
     """
     keras = keras_on_torch()
     return keras is not None and any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten(given))
@@ -47,7 +47,7 @@ def keras_tensors(root: Any) -> Iterator[tuple[RecordedTensor, torch.Tensor, Ker
         root: The model.
 
     Returns:
-        Of each: what the record says, its parameter or buffer, and its layout.
+        For each variable, its description in the record, its parameter or buffer, and its layout.
     """
     seen: set[int] = set()
     for layer in root._flatten_layers():
@@ -65,10 +65,10 @@ def keras_tensors(root: Any) -> Iterator[tuple[RecordedTensor, torch.Tensor, Ker
 
 
 def in_layout(tensor: torch.Tensor, layout: KerasLayout) -> torch.Tensor:
-    """Returns a view of a variable, or of its gradient, as torch would have it.
+    """Returns a view of a variable, or of its gradient, in torch's layout.
 
     Args:
-        tensor: The variable.
-        layout: Its own.
+        tensor: The variable or gradient.
+        layout: Its layout in Keras.
     """
     return tensor.detach().permute(layout.order).reshape(layout.shape)

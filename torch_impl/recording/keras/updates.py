@@ -1,4 +1,4 @@
-"""The places of Keras at which a script is followed that trains with it on PyTorch: its optimizers are not torch's."""
+"""Follows scripts that train with Keras on PyTorch, whose optimizers are not torch's."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
@@ -19,19 +19,19 @@ from samestep.torch_impl.recording.step.examples import tensors_in
 
 
 class KerasGroups:
-    """An optimizer of Keras as one of torch, as far as it is looked at."""
+    """An adapter that presents an optimizer of Keras like one of torch, as far as the recorder reads it."""
 
     def __init__(self, optimizer: Any) -> None:
-        """Takes no numbers yet, for they change.
+        """Stores the optimizer; its numbers are read later, because they change.
 
         Args:
-            optimizer: Keras'.
+            optimizer: The optimizer of Keras.
         """
         self._optimizer, self.updated = optimizer, ()  # type: Any, Sequence[Any]
 
     @property
     def param_groups(self) -> Sequence[Mapping[str, object]]:
-        """The one group that it has: of the variables of its last update, for `compile` has it know those of all the model."""
+        """The only parameter group: the variables of the last update, because `compile` registers those of the whole model."""
         optimizer = self._optimizer
         variables = self.updated or optimizer._trainable_variables
         rate = {"lr": written(float(np.asarray(optimizer.learning_rate)))}
@@ -39,13 +39,13 @@ class KerasGroups:
 
 
 def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks: Hooks) -> None:
-    """Follows Keras as well as torch.
+    """Follows Keras in addition to torch.
 
     Args:
         keras: The package.
-        session: Is told what happens.
-        recorder: Guards the script from errors.
-        hooks: Those of torch.
+        session: The session to report to.
+        recorder: Keeps our errors from the script.
+        hooks: The hooks of torch.
     """
     recorder.framework = "keras on torch"
     if recorder.options.float64:
@@ -73,7 +73,7 @@ def _followed_loss(original: Callable[..., Any], session: Session, recorder: Rec
         if isinstance(result, torch.Tensor) and result.requires_grad:
             session.targets.give([each for each in tensors_in([y_true]) if not each.requires_grad])
 
-    return followed(original, give)  # a loss of several outputs has called the loss of each by then
+    return followed(original, give)  # a loss of several outputs has by then called the loss of each
 
 
 def _followed_update(

@@ -1,4 +1,4 @@
-"""The tensors of Keras on PyTorch: those that it trains, those of networks that are not updated, and averages of optimizers."""
+"""The tensors of Keras on PyTorch: trained variables, networks that are not updated, and averages that optimizers keep."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ def held_of_keras(root: nn.Module) -> list[TrackedTensor]:
 
 
 def followers_of_keras(modules: Iterable[Any], called: Sequence[Any]) -> list[Any]:
-    """Returns the layers that have the shapes of what is called in training, and that are not.
+    """Returns the layers with the same shapes as those called in training, but which are not trained.
 
     Args:
         modules: All modules.
@@ -59,7 +59,7 @@ def _held(tensor: RecordedTensor, value: torch.Tensor, layout: KerasLayout) -> T
 
 
 def _gradient_of(value: torch.Tensor, layout: KerasLayout) -> torch.Tensor | None:
-    """Returns what an optimizer of Keras is given, or of torch."""
+    """Returns the gradient that an optimizer of Keras or of torch is given."""
     gradient = vars(value).get(GIVEN, value.grad)
     return None if gradient is None else in_layout(gradient, layout)
 

@@ -1,8 +1,8 @@
-"""What a record keeps of tensors, computed in torch: the mirror of common/steps/projections.py, for many tensors at once.
+"""Computes in torch what a record keeps of tensors; the mirror of common/steps/projections.py, for many tensors at once.
 
-A projection is two products, with the signs of the rows and then with those of the columns. The first is a product of matrices
-for all tensors of one shape, the second one for all tensors with the same columns. Nothing is brought to the host until
-`resolve`, so a GPU is not waited for within a step. What is in the memory of the host is computed in fewer calls (`host.py`).
+A projection is two products, with the signs of the rows and then with those of the columns. The first is one matrix product for
+all tensors of a shape, the second one product for all tensors with the same columns. Nothing is copied to the host before
+`resolve`, so a step does not wait for a GPU. Tensors in host memory are computed in fewer calls (`host.py`).
 """
 
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ from samestep.torch_impl.recording.statistics.host import Found, HostLot, is_of_
 _SINGLE, _DOUBLE = torch.float32, torch.float64  # before float64 mode renames them
 _WORDS, _HALVES = torch.int32, torch.int16
 _TOGETHER = 2**24
-"""The most elements that are stacked: 64 MiB of float32."""
+"""The largest number of elements in a stack, which are 64 MiB of float32."""
 
 _Stack = tuple[list[tuple[int, slice | None]], tuple[int, int], torch.Tensor]
-"""Blocks of one shape, each by the place of its tensor and the range that it is of it; the shape; and the signs of the rows."""
+"""Blocks of one shape, each given by its tensor's place and the range in the tensor; the shape; and the signs of the rows."""
 
 
 class _Lot:
-    """The blocks of one dtype and device. Each call there takes the host some microseconds, so equal blocks are stacked."""
+    """The blocks of one dtype and device. Each call takes the host some microseconds, so equal blocks are stacked."""
 
     def __init__(self, blocks: Sequence[Block], kind: Kind) -> None:
-        """Sorts them: those with the same columns are next to each other, and among them those with the same rows.
+        """Sorts the blocks by their columns, and those with the same columns by their rows.
 
         Args:
             blocks: The blocks.
-            kind: Dtype and device.
+            kind: Their dtype and device.
         """
         self._dtype = kind[0] if kind[0] in (_SINGLE, _DOUBLE) else _SINGLE
         self._device = kind[1]
@@ -55,7 +55,7 @@ class _Lot:
 
     @exact_products()
     def __call__(self, values: Sequence[torch.Tensor | None]) -> Found:
-        """Computes their statistics.
+        """Computes the statistics of the blocks.
 
         Args:
             values: All tensors.
@@ -73,7 +73,7 @@ class _Lot:
                 torch.sum(_words(given), 1, dtype=_WORDS, out=bits[first:end])
                 x = given if given.dtype == self._dtype else given.to(self._dtype)
                 torch.linalg.vector_norm(x, dim=1, out=norms[first:end])
-                # `out` also keeps autocast away.
+                # With `out`, autocast does not apply.
                 torch.bmm(rows_NKR, x.view(-1, *shape), out=halves_NKC[first - start : end - start])
                 first = end
             projections.append(halves_NKC.mul_(columns_KC).sum(2))
@@ -81,19 +81,19 @@ class _Lot:
 
 
 def _stacked(equal: Sequence[Block]) -> list[Sequence[Block]]:
-    """Returns blocks of one shape in stacks; one larger than what a stack may take is alone, and is not copied."""
+    """Returns blocks of one shape in stacks; a block larger than a stack may be is alone, and is not copied."""
     together = max(1, _TOGETHER // equal[0].size)
     return [equal[first : first + together] for first in range(0, len(equal), together)]
 
 
 class Statistics:
-    """Computes the statistics of a fixed list of tensors, as often as they change."""
+    """Computes the statistics of a fixed list of tensors, repeatedly as they change."""
 
     def __init__(self, pieces: Sequence[Piece], is_float64: bool) -> None:
-        """Makes the signs of all pieces; those of equal rows or columns are shared.
+        """Computes the signs of all pieces; equal rows or columns share theirs.
 
         Args:
-            pieces: What this process holds of each tensor.
+            pieces: The piece of each tensor that this process holds.
             is_float64: Whether the record keeps float64.
         """
         shared: dict[tuple, Signs] = {}
@@ -105,7 +105,7 @@ class Statistics:
         """Starts to compute the statistics.
 
         Args:
-            values: The pieces, in the order of the constructor; None for those that are not there.
+            values: The pieces, in the order of the constructor; None for missing ones.
         """
         kinds = tuple(None if value is None else (value.dtype, value.device) for value in values)
         if kinds not in self._plans:
@@ -114,7 +114,7 @@ class Statistics:
         return Pending(len(values), self._dtype, absent, [lot(values) for lot in lots])
 
     def _planned(self, kinds: Sequence[Kind | None]) -> tuple[list[int], list[_Lot | HostLot]]:
-        """Returns the places of tensors that are not there, and what computes the others."""
+        """Returns the places of missing tensors, and the lots that compute the others."""
         on_host, others = dict[torch.dtype, list[Block]](), dict[Kind, list[Block]]()
         for kind, blocks in zip(kinds, self._blocks, strict=True):
             if kind is None:
@@ -135,21 +135,21 @@ class Pending:
     """Statistics that may still be computed on a device."""
 
     def __init__(self, size: int, dtype: np.dtype, absent: Sequence[int], found: Sequence[Found]) -> None:
-        """Holds them.
+        """Stores the statistics.
 
         Args:
             size: The number of tensors.
             dtype: The dtype of a record.
-            absent: The places of tensors that are not there.
-            found: What was computed.
+            absent: The places of missing tensors.
+            found: The computed statistics.
         """
         self._size, self._dtype, self._absent, self._found = size, dtype, absent, found
-        self.scale: torch.Tensor | None = None  # divides the tensors
-        self.known: tuple[Sequence[int], np.ndarray] | None = None  # the statistics of some that are not there
+        self.scale: torch.Tensor | None = None  # a number by which the tensors are divided
+        self.known: tuple[Sequence[int], np.ndarray] | None = None  # the statistics of some missing tensors
 
     @staticmethod
     def together(several: Sequence["Pending"]) -> np.ndarray:
-        """Brings several to the host, each of other tensors."""
+        """Copies several statistics, each of different tensors, to the host, and returns them together."""
         if len(several) == 1:
             return several[0].resolve()
         stats = absent(max(each._size for each in several), several[0]._dtype)
@@ -159,7 +159,7 @@ class Pending:
         return stats
 
     def resolve(self) -> np.ndarray:
-        """Brings them to the host."""
+        """Copies the statistics to the host, and returns them."""
         stats = np.zeros(self._size, self._dtype)
         projections, squares, bits = stats["projections"], stats["square"], stats["bits"]
         for places, *computed in self._found:
@@ -183,7 +183,7 @@ class Pending:
 
 
 def _words(numbers: torch.Tensor) -> torch.Tensor:
-    """Returns the bits of numbers as integers, of which the sum mod 2**32 is kept."""
+    """Returns the bits of numbers as integers; a record keeps their sum mod 2**32."""
     if numbers.element_size() >= 4:
         return numbers.view(_WORDS)
     return numbers.view(_HALVES).to(_WORDS) & 0xFFFF if numbers.element_size() == 2 else numbers.view(torch.uint8)

@@ -1,4 +1,4 @@
-"""The rectangles of a tensor's matrix that one process holds, and the signs of their rows and columns."""
+"""The rectangles of a tensor's matrix that this process holds, and the signs of their rows and columns."""
 
 import dataclasses
 import math
@@ -13,23 +13,23 @@ Kind = tuple[torch.dtype, torch.device]
 
 
 class Signs:
-    """The signs of rows or columns, on the devices on which they are needed."""
+    """The signs of rows or columns, on all devices that need them."""
 
     def __init__(self, values: np.ndarray) -> None:
-        """Takes them.
+        """Stores the signs.
 
         Args:
-            values: [numbers, PROJECTIONS].
+            values: The signs, [numbers, PROJECTIONS].
         """
         self.values = np.ascontiguousarray(values.T)
         self._on: dict[Kind, torch.Tensor] = {}
 
     def on(self, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Returns them, [PROJECTIONS, numbers].
+        """Returns the signs, [PROJECTIONS, numbers].
 
         Args:
-            dtype: The type of what they are multiplied with.
-            device: Where that is.
+            dtype: The dtype of the numbers with which they are multiplied.
+            device: The device of these numbers.
         """
         if (dtype, device) not in self._on:
             self._on[dtype, device] = torch.from_numpy(self.values).to(device=device, dtype=dtype)
@@ -38,13 +38,13 @@ class Signs:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Block:
-    """A rectangle of a tensor's matrix that one process holds.
+    """A rectangle of a tensor's matrix that this process holds.
 
     Attributes:
         place: The place of the tensor.
-        cut: The range of the piece that it is; None if it is all of it.
-        rows: The signs of its rows.
-        columns: Those of its columns.
+        cut: The range of the block in the piece; None if it is the whole piece.
+        rows: The signs of the rows.
+        columns: The signs of the columns.
     """
 
     place: int
@@ -54,7 +54,7 @@ class Block:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The numbers of rows and of columns."""
         return self.rows.values.shape[1], self.columns.values.shape[1]
 
     @property
@@ -68,21 +68,21 @@ class Block:
 
 
 class Places:
-    """The places of the tensors of some blocks."""
+    """The places of the tensors to which blocks belong."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
-        """Takes them, in the order of the blocks."""
+        """Stores the places, in the order of the blocks."""
         self.index = np.array([each.place for each in blocks])
-        self.are_distinct = len(set(self.index.tolist())) == len(blocks)  # else a piece is of several blocks
+        self.are_distinct = len(set(self.index.tolist())) == len(blocks)  # otherwise a piece has several blocks
 
 
 def blocks_of(place: int, piece: Piece, shared: dict[tuple, Signs]) -> list[Block]:
     """Returns the blocks of a piece; equal rows or columns share their signs.
 
     Args:
-        place: The place of its tensor among all.
-        piece: Where its numbers are in the tensor.
-        shared: The signs that are there already, by dimension, start and size.
+        place: The place of the tensor among all tensors.
+        piece: The piece.
+        shared: The existing signs, by dim, start and size; new ones are added.
     """
 
     def shared_signs(dim: int, start: int, size: int) -> Signs:
@@ -113,11 +113,11 @@ def blocks_of(place: int, piece: Piece, shared: dict[tuple, Signs]) -> list[Bloc
 
 
 def line(value: torch.Tensor | None, cut: slice | None) -> torch.Tensor:
-    """Returns the numbers of a tensor as one row, or a range of them.
+    """Returns the numbers of a tensor, or a range of them, as one row.
 
     Args:
         value: The tensor.
-        cut: The range, if it is not all.
+        cut: The range; None stands for the whole tensor.
     """
     assert value is not None
     flat = value if value.ndim == 1 else value.reshape(-1)
@@ -125,7 +125,7 @@ def line(value: torch.Tensor | None, cut: slice | None) -> torch.Tensor:
 
 
 def _of_columns(piece: Piece, inner: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Returns the signs of the columns that a piece has, which need not be neighbours."""
+    """Returns the signs of the columns of a piece, which need not be adjacent."""
     _, columns = as_matrix(piece.shape)
     index = np.arange(columns).reshape(piece.shape[1:])[tuple(slice(start, start + size) for start, size in inner)]
     return signs(1, 0, columns)[index.ravel()]

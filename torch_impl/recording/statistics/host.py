@@ -1,9 +1,9 @@
-"""The statistics of tensors in the memory of the host, where a call costs more than the numbers of a small tensor.
+"""Computes the statistics of tensors in host memory, where a call costs more than the work on a small tensor.
 
 Large tensors are cut into spans that stay in the cache while they are read three times: for their bits, their squares, and the
-products of chunks of some rows with the signs of the longer side of the chunk. Products this small are quicker in NumPy's BLAS
-than in torch's, and wake no other threads. What is left of a chunk is short: it gets the signs of the other side and is summed.
-Tiny tensors, such as biases, are laid one after the other and projected in one product.
+products of chunks of some rows with the signs of the chunk's longer side. Products this small are faster in NumPy's BLAS than in
+torch's, and wake no other threads. The product with a chunk is short; it is multiplied with the signs of the other side and
+summed. Tiny tensors, such as biases, are concatenated and projected in one product.
 """
 
 import itertools
@@ -21,32 +21,32 @@ _DTYPES = (torch.float32, torch.float64)  # before float64 mode renames them
 _HOST = torch.device("cpu")
 _WORDS = np.int32
 _TINY, _CHUNK = 2**11, 2**15
-"""Numbers of a tiny block, at most, and of a chunk of a larger one. OpenBLAS computes products of a chunk with one thread."""
+"""The most numbers in a tiny block, and in a chunk of a larger block; OpenBLAS uses one thread for the product of a chunk."""
 _SPAN_BYTES = 2**18
 """The bytes of the chunks whose bits and squares are summed at once."""
 _ROWS = 2**9
-"""The most rows of a chunk: a sum over rows is rounded that often."""
+"""The most rows of a chunk, which is how often a sum over rows is rounded."""
 
 
 def is_of_host(dtype: torch.dtype, device: torch.device) -> bool:
-    """Returns whether numbers are in the memory of the host, and of a dtype that is not cast.
+    """Returns whether numbers are in host memory and have a dtype that needs no cast.
 
     Args:
-        dtype: Their dtype.
-        device: Where they are.
+        dtype: The dtype of the numbers.
+        device: The device of the numbers.
     """
     return device.type == "cpu" and dtype in _DTYPES
 
 
 class HostLot:
-    """The blocks of one dtype that are in the memory of the host."""
+    """The blocks of one dtype that are in host memory."""
 
     def __init__(self, blocks: Sequence[Block], dtype: torch.dtype) -> None:
-        """Plans how they are computed.
+        """Plans how the blocks are computed.
 
         Args:
             blocks: The blocks.
-            dtype: That of the tensors.
+            dtype: The dtype of the tensors.
         """
         groups: dict[tuple[int, int], list[Block]] = {}
         for each in blocks:
@@ -59,7 +59,7 @@ class HostLot:
         self._parts += [_Large(each, dtype) for each in (wide, tall) if each]
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> Found:
-        """Computes their statistics.
+        """Computes the statistics of the blocks.
 
         Args:
             values: All tensors.
@@ -70,7 +70,7 @@ class HostLot:
 
 
 class _Tiny:
-    """Tiny blocks, which are laid one after the other: those with the same signs are the rows of one matrix."""
+    """Tiny blocks, which are concatenated; those with the same signs are the rows of one matrix."""
 
     def __init__(self, groups: Sequence[Sequence[Block]], dtype: torch.dtype) -> None:
         blocks = [each for group in groups for each in group]
@@ -93,7 +93,7 @@ class _Tiny:
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         torch.cat([line(values[place], cut) for place, cut in self._members], out=self._given)
-        self._wide[...] = self._numbers  # as many products in float32 would round as often
+        self._wide[...] = self._numbers  # in float32, each of these many products would round
         for numbers, signs, projections in self._products:
             np.dot(numbers, signs, out=projections)
         return (
@@ -104,7 +104,7 @@ class _Tiny:
 
 
 class _Large:
-    """Larger blocks, which are computed where they lie, in spans of some chunks. All are wide, or none is."""
+    """Larger blocks, which are computed without a copy, in spans of some chunks. Either all are wide or none is."""
 
     def __init__(self, blocks: Sequence[Block], dtype: torch.dtype) -> None:
         is_wide = _is_wide(blocks[0])
@@ -144,7 +144,7 @@ class _Large:
             numbers = line(values[place], cut).detach().numpy()
             for span, square, bits, steps in spans:
                 x = numbers[span]
-                add(x.view(_WORDS), out=bits)  # from here on the numbers are in the cache
+                add(x.view(_WORDS), out=bits)  # the numbers are now in the cache
                 dot(x, x, out=square)
                 for chunk, shape, is_second, signs, out in steps:
                     x = numbers[chunk].reshape(shape)
@@ -152,14 +152,14 @@ class _Large:
         np.multiply(self._numbers, self._signs, out=self._numbers)
         projections = np.add.reduceat(self._summed, self._starts).reshape(-1, PROJECTIONS)  # of each chunk
         return (
-            np.add.reduceat(projections, self._firsts, dtype=np.float64),  # there may be thousands
+            np.add.reduceat(projections, self._firsts, dtype=np.float64),  # there may be thousands of chunks
             np.add.reduceat(self._squares, self._first_spans, dtype=np.float64),
             np.add.reduceat(self._bits, self._first_spans),
         )
 
 
 class _Chunk:
-    """A rectangle of a block: where it lies, and its signs."""
+    """A rectangle of a block, with its range and its signs."""
 
     def __init__(
         self, block: Block, row: int, rows: int, column: int, columns: int, dtype: torch.dtype, is_wide: bool
@@ -172,23 +172,23 @@ class _Chunk:
         self._is_wide = is_wide
 
     def product(self, out: np.ndarray) -> tuple[slice, tuple[int, ...], bool, np.ndarray, np.ndarray]:
-        """Returns the range, the shape, whether the signs are the second factor, they, and where their product goes."""
+        """Returns the range, the shape, whether the signs are the second factor, the signs, and the output of the product."""
         chunk = slice(self.start, self.end)
         if not self._is_wide:
             return chunk, self._shape, False, self._longer, out
-        if self._shape[0] == 1:  # of which NumPy would copy the signs first, each time
+        if self._shape[0] == 1:  # otherwise NumPy would copy the signs each time
             return chunk, self._shape[1:], False, self._longer, out[0]
         return chunk, self._shape, True, self._longer.T, out
 
 
 def _is_wide(block: Block) -> bool:
-    """Returns whether the chunks of a block have more columns than rows: their products are quicker in the other order."""
+    """Returns whether the chunks of a block have more columns than rows; their products are then faster in the other order."""
     _, rows, _, columns = next(_rectangles(block))
     return rows < columns
 
 
 def _rectangles(block: Block) -> Iterator[tuple[int, int, int, int]]:
-    """Yields the first row, rows, first column and columns of each chunk of a block; part of a row lies in one piece as well."""
+    """Yields the first row, number of rows, first column and number of columns of each chunk, which is contiguous."""
     rows, columns = block.shape
     height, width = min(_ROWS, max(1, _CHUNK // columns)), min(columns, _CHUNK)
     for row in range(0, rows, height):

@@ -1,1 +1,1 @@
-"""What is kept of one step beside the sums of its tensors: examples, targets, losses, scalars, counts and stray gradients."""
+"""What is kept of a step in addition to its tensors: examples, targets, losses, scalars, counts and stray gradients."""

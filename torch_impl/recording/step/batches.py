@@ -1,4 +1,4 @@
-"""The last batches of DataLoaders: whatever comes in one batch with the inputs of a model is their target."""
+"""Remembers the last batches of DataLoaders; what comes in a batch together with a model's inputs is their target."""
 
 import collections
 import weakref
@@ -9,22 +9,21 @@ import torch
 from samestep.torch_impl.recording.step.examples import memory_of, tensors_in
 
 _LAST = 3
-"""The number of batches that are remembered. Some libraries fetch one ahead; after a validation, the next batch is a new
-one."""
+"""The number of remembered batches. Some libraries fetch one ahead, and a validation may come in between."""
 
 
 class Batches:
-    """The last ones, which are not kept alive."""
+    """The last batches, which are not kept alive."""
 
     def __init__(self) -> None:
-        """Has seen none."""
+        """Starts with no batches."""
         self.last = collections.deque[tuple[set[int], list[weakref.ref[torch.Tensor]]]](maxlen=_LAST)
 
     def add(self, batch: object) -> int:
-        """Remembers what a DataLoader yields; returns how many examples that is, at least.
+        """Remembers a batch that a DataLoader yields; returns the least number of examples in it.
 
         Args:
-            batch: A tensor, or several in lists and mappings.
+            batch: A tensor, or tensors in lists and mappings.
         """
         dense = [each for each in tensors_in([batch]) if each.layout is torch.strided]
         tensors = [each for each in dense if each.ndim and not each.is_complex()]
@@ -32,10 +31,10 @@ class Batches:
         return min([each.shape[0] for each in tensors], default=0)
 
     def beside(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Returns what came in the same batch as the inputs of a call, and is none of them.
+        """Returns the tensors that came in the same batch as the inputs of a call, without the inputs.
 
         Args:
-            inputs: The tensors that a model is called on.
+            inputs: The tensors with which a model is called.
         """
         own = _places(inputs)
         for places, batch in reversed(self.last):

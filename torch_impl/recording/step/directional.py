@@ -1,6 +1,7 @@
-"""Products of gradients and numbers that nobody trains, whose derivatives are products with the Hessian, and no gradients.
+"""Recognizes products of gradients with constants, whose derivatives are Hessian-vector products and not gradients.
 
-Hessian-free methods ask `torch.autograd.grad` for them many times in a step. What they optimize is the loss whose gradient it is.
+Hessian-free methods ask `torch.autograd.grad` for them many times in a step. The loss that they optimize is the one whose
+gradient is in the product.
 """
 
 import weakref
@@ -18,17 +19,17 @@ Pairs = list[tuple[torch.Tensor, torch.Tensor | None]]
 
 
 class DifferentiatedLoss:
-    """The last loss whose gradient can be differentiated again. Neither it nor its graph is kept alive."""
+    """The last loss whose gradient can be differentiated again. Neither the loss nor its graph is kept alive."""
 
     def __init__(self) -> None:
-        """Has seen no loss."""
+        """Starts with no loss."""
         self._of: tuple[weakref.ref[torch.Tensor], torch.Tensor, Pairs] | None = None
 
     def see(self, roots: Roots, found: Pairs) -> None:
-        """The gradient of a loss was computed.
+        """Notes that the gradient of a loss was computed.
 
         Args:
-            roots: Where the pass began; nowhere if it is of no account.
+            roots: The roots of the pass; empty if it does not count.
             found: Each parameter with its gradient.
         """
         self._of = None
@@ -41,13 +42,13 @@ class DifferentiatedLoss:
                     each.grad_fn.metadata[_IS_GRADIENT] = True  # pyrefly: ignore[unsupported-operation]  # a dict in torch 2.13
 
     def of(self, roots: Roots) -> tuple[Roots, Pairs] | tuple[()] | None:
-        """Returns where the loss begins of whose gradient a pass differentiates a product, and that gradient.
+        """Returns the loss and the gradient, if a pass differentiates a product with the gradient of that loss.
 
         Args:
-            roots: Where the pass begins.
+            roots: The roots of the pass.
 
         Returns:
-            None if it begins with something else; nothing if the loss was returned before.
+            The loss as roots, and the gradient; an empty tuple if the loss was returned before; None for any other pass.
         """
         if not _is_of_gradient(roots):
             return None
@@ -60,13 +61,13 @@ class DifferentiatedLoss:
 
 
 def _is_of_gradient(roots: Roots) -> bool:
-    """Returns whether a pass begins with sums of gradients, each of them times numbers that nobody trains.
+    """Returns whether a pass begins with sums of gradients, each multiplied by constants.
 
     Args:
-        roots: Where it begins.
+        roots: The roots of the pass.
     """
     waiting = [each.grad_fn for each, _ in roots]
-    for node in waiting:  # which grows
+    for node in waiting:  # the list grows
         if node is None:
             return False
         if _IS_GRADIENT in node.metadata:  # pyrefly: ignore[not-iterable]

@@ -1,4 +1,4 @@
-"""Models that are trained in evaluation mode, as where `train()` is missing after a validation."""
+"""Detects models that are trained in evaluation mode, for example because `train()` is missing after a validation."""
 
 import weakref
 
@@ -11,49 +11,49 @@ from samestep.torch_impl.recording.start import start_with
 
 
 class EvaluatedCalls:
-    """The last call of a model in evaluation mode, which a backward pass trains if no call in training mode lies between."""
+    """The last call in evaluation mode, which the next backward pass trains unless a call in training mode comes in between."""
 
     def __init__(self, session: Session, recorder: Recorder) -> None:
-        """Has seen none.
+        """Starts with no call.
 
         Args:
-            session: Is told of the call once it is trained on.
-            recorder: Has the options.
+            session: The session to which a call is reported once it is trained on.
+            recorder: The recorder, which has the options.
         """
         self._session, self._recorder, options = session, recorder, recorder.options
         self._changes, self._has_looked = options.perturb is not None or options.weights_from is not None, False
         self._last: tuple[weakref.ref[nn.Module], tuple[object, ...] | None, dict[str, object]] | None = None
 
     def see(self, module: nn.Module, arguments: tuple[object, ...] | None, keywords: dict[str, object]) -> None:
-        """A module is called in evaluation mode, where gradients are followed.
+        """Handles a call of a module in evaluation mode while gradients are on.
 
         Args:
             module: The module.
-            arguments: As for `Session.before_call`.
-            keywords: The keywords of the call.
+            arguments: See `Session.before_call`.
+            keywords: The keyword arguments of the call.
         """
         if not any(each.requires_grad for each in module.parameters()):
             return
         self._last = (weakref.ref(module), arguments, keywords)
         if self._changes and not self._session.called and find_objects()[1]:
-            self._session.begin_pass()  # once the forward pass has used the weights it is too late to change them
+            self._session.begin_pass()  # after the forward pass it would be too late to change the weights
 
     def before_zeroing(self) -> None:
-        """Gradients are set to zero, as a rule before a forward pass.
+        """Handles the zeroing of gradients, which usually precedes a forward pass.
 
-        Nobody is told of that pass where a module has a way of its own to be called, as those of GPyTorch have.
+        If modules override `__call__`, as those of GPyTorch do, hooks do not see the forward pass itself.
         """
         if not self._changes or self._has_looked or self._session.called:
             return
         self._has_looked = True
         modules, optimizers = find_objects()
         if optimizers and any(type(each).__call__ is not nn.Module.__call__ for each in modules):
-            start_with(self._recorder, (), ())  # and no more: such a module may be initialized when it is called first
+            start_with(self._recorder, (), ())  # nothing else: such a module may only be initialized by its first call
 
     def before_training(self, module: nn.Module) -> None:
-        """A module is called in training mode.
+        """Handles a call of a module in training mode.
 
-        What was trained on in evaluation mode within this step, such as adversarial examples, is no part of it then.
+        Calls in evaluation mode earlier in the step, such as those for adversarial examples, then do not count.
 
         Args:
             module: The module.
@@ -67,7 +67,7 @@ class EvaluatedCalls:
                 session.targets.forget()
 
     def before_backward(self) -> None:
-        """A backward pass begins; it trains the call, unless that was of another model than the one trained before: a teacher."""
+        """Handles the start of a backward pass, which trains the last call unless that was of another model, as a teacher."""
         session, call, self._last = self._session, self._last, None
         if call is None or (module := call[0]()) is None or session.examples.is_pending:
             return

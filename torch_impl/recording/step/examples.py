@@ -1,13 +1,13 @@
-"""Which examples the model was called on: the mirror of common/steps/rows.py.
+"""Hashes the examples with which a model is called; the mirror of common/steps/rows.py.
 
-The tensors of a call that have as many rows as its first one make the hashes together; a packed batch is one row. One that has
-another number of rows, such as the edges of a graph, or that is a scalar, is no part of an example: it has a hash of its own. So
-have the floats beside a result that comes first, such as the first state of an RNN. The padding that an `attention_mask` or a
-`padding_mask` hides counts as zero, whatever a batch is padded with and on which side.
+The tensors of a call with as many rows as the first are hashed together; a packed batch is one row. A scalar, or a tensor with a
+different number of rows, such as the edges of a graph, is not part of an example and has its own hash. The same holds for floats
+next to a result that comes first, such as the first state of an RNN. Padding that an `attention_mask` or a `padding_mask` hides
+counts as zero, for any padding value and on either side.
 
-A tensor that asks for a gradient, or that a model returned within the step or with a gradient in the one before, is a result
-and no data: its last bits may differ where the data are the same. So are rows of a result in a batch that holds data as well,
-as a discriminator may be given it. A detector's list of images is a list of examples, each together with its own targets.
+A tensor that requires a gradient, or that a model returned in this step, or with a gradient in the previous one, is a result and
+not data, because its last bits may differ for the same data. The same holds for rows of a result in a batch that also contains
+data, which a discriminator may be given. A detector's list of images is a list of examples, each together with its own targets.
 """
 
 import functools
@@ -29,26 +29,26 @@ from samestep.torch_impl.recording.step.sums import sums_of, together
 
 
 class Examples:
-    """The examples of a step, as hashes."""
+    """Collects the hashes of the examples of a step."""
 
     def __init__(self) -> None:
-        """Has seen none."""
+        """Starts with no examples."""
         self._sums, self._num_taken, self._memory = list[Sums](), 0, Memory()
         self.results, self.arguments = Results(), Arguments()
 
     def forget(self) -> None:
-        """Begins a step."""
+        """Discards everything, for a new step."""
         self._sums, self._num_taken = [], 0
         self.results.forget()
         self.arguments.forget()
 
     @property
     def is_pending(self) -> bool:
-        """Whether there were calls since they were taken."""
+        """Whether there were calls since `taken` was last called."""
         return len(self._sums) > self._num_taken
 
     def taken(self) -> list[Sums]:
-        """Returns the sums of the calls since it was asked last."""
+        """Returns the sums of the calls since the last call of this method."""
         first, self._num_taken = self._num_taken, len(self._sums)
         return self._sums[first:]
 
@@ -56,8 +56,8 @@ class Examples:
         """Adds the examples of a call; returns the tensors that hold them.
 
         Args:
-            arguments: The arguments of the module.
-            keywords: The keywords of the module.
+            arguments: The positional arguments of the module.
+            keywords: The keyword arguments of the module.
         """
         if images := _images_in(arguments, keywords):
             return [each for image in images for each in self.add(image, {})]
@@ -65,7 +65,7 @@ class Examples:
         every = _chosen(arguments, keywords, results, self.results.carried())
         given = {place: each for place, each in every.items() if each.ndim}
         if every and 0 not in every and tensors_in([*arguments, keywords])[0].ndim:
-            # The first one is a result, and a state beside it is no example.
+            # The first tensor is a result, and a state next to it is not an example.
             given = {place: each for place, each in given.items() if not each.is_floating_point()}
         if given:
             inputs = [*given.values()]
@@ -109,25 +109,25 @@ class Examples:
         return alone
 
     def given(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> list[torch.Tensor]:
-        """Returns the tensors of a call that are no results.
+        """Returns the tensors of a call that are not results.
 
         Args:
-            arguments: The arguments.
-            keywords: The keywords.
+            arguments: The positional arguments.
+            keywords: The keyword arguments.
         """
         chosen = _chosen(arguments, keywords, self.results.alive(), self.results.carried()).values()
         return [each for each in chosen if each.ndim]
 
     def add_result(self, result: object, arguments: Sequence[object]) -> None:
-        """Remembers what a module returned, in whatever mode.
+        """Remembers what a module returned, in either mode.
 
         Args:
-            result: What it returned.
-            arguments: What it was called on.
+            result: What the module returned.
+            arguments: The arguments of the call.
         """
         results = [result] if isinstance(result, torch.Tensor) else tensors_in([result])
         memories: set[int] = set()
-        if any(each.is_leaf or each._is_view() for each in results):  # else they were computed into new memory
+        if any(each.is_leaf or each._is_view() for each in results):  # otherwise they are in new memory
             given = tensors_in(arguments)
             memories = {memory_of(each) for each in given if each.layout is torch.strided and not has_no_numbers(each)}
         for each in results:
@@ -136,7 +136,7 @@ class Examples:
     def end_step(self) -> tuple[bytes | None, dict[str, bytes]]:
         """Returns what a record keeps of the examples and of their arguments, and begins the next step.
 
-        Of each example that is its sum, which is mixed where it is read; None if no call had any.
+        A record keeps the sum of each example, which is mixed when it is read; None if no call had examples.
         """
         sums, self._sums, self._num_taken = self._sums, [], 0
         self.results.end_step()
@@ -146,7 +146,7 @@ class Examples:
 def _chosen(
     arguments: Sequence[object], keywords: Mapping[str, object], results: Sequence[torch.Tensor], carried: Set[int]
 ) -> dict[int, torch.Tensor]:
-    """Returns the tensors of a call that are no results, by their places among all of its tensors."""
+    """Returns the tensors of a call that are not results, by their places among all tensors of the call."""
     inputs: dict[int, torch.Tensor] = {}
     if keywords:
         arguments = [*arguments, *(keywords[name] for name in sorted(keywords))]
@@ -165,11 +165,11 @@ def _chosen(
 
 
 def _images_in(arguments: Sequence[object], keywords: Mapping[str, object]) -> list[list[object]]:
-    """Returns the arguments of each image where a detector is called on a list of them: it, and its mappings of other lists.
+    """Returns, for a detector called on a list of images, each image with its mappings from other lists; otherwise nothing.
 
     Args:
-        arguments: The arguments of the module.
-        keywords: The keywords of the module.
+        arguments: The positional arguments of the module.
+        keywords: The keyword arguments of the module.
     """
     images = arguments[0] if arguments else None
     if not isinstance(images, list) or not all(isinstance(each, torch.Tensor) and each.ndim == 3 for each in images):
@@ -177,7 +177,7 @@ def _images_in(arguments: Sequence[object], keywords: Mapping[str, object]) -> l
     lists = [each for each in (*arguments[1:], *keywords.values()) if isinstance(each, list)]
     lists = [each for each in lists if len(each) == len(images) and all(isinstance(one, Mapping) for one in each)]
     if not lists and not (len(images) > 1 and all(_is_coloured(each) for each in images)):
-        return []  # inputs that have a row for each example
+        return []  # these are inputs with a row for each example
     rows = [[_with_row(one) for one in each] for each in (images, *lists)]
     return [[*each] for each in zip(*rows, strict=True)]
 
@@ -187,18 +187,18 @@ def _is_coloured(image: torch.Tensor) -> bool:
 
 
 def _with_row(value: object) -> object:
-    """Returns what is given of one image as a batch of it alone."""
+    """Returns what is given for one image as a batch with one row."""
     if isinstance(value, Mapping):
         return {name: _with_row(each) for name, each in value.items()}
     return value[None] if isinstance(value, torch.Tensor) else value
 
 
 def _are_data(inputs: torch.Tensor, results: Sequence[torch.Tensor]) -> np.ndarray | None:
-    """Returns which rows of a call no model returned; None where no result is like them.
+    """Returns which rows of a call are not results of a model; None if no result has the same shape and dtype.
 
     Args:
-        inputs: Its first input.
-        results: What models returned.
+        inputs: The first input of the call.
+        results: The results of models.
     """
     own = is_data = None
     for result in results:
@@ -223,20 +223,20 @@ def _is_small(tensor: torch.Tensor) -> bool:
 
 
 def memory_of(tensor: torch.Tensor) -> int:
-    """Returns where the numbers of a tensor lie."""
+    """Returns the address of the numbers of a tensor."""
     inner = unwrapped(tensor)
     return (inner if inner.layout == torch.strided else values_of(inner)).untyped_storage().data_ptr()
 
 
 def tensors_in(values: Sequence[object]) -> list[torch.Tensor]:
-    """Returns the tensors in lists and mappings, those of a mapping by their names; of sequences that are packed, their rows."""
+    """Returns the tensors in lists and mappings, the latter sorted by name, and the rows of packed sequences."""
     found: list[torch.Tensor] = []
     for value in values:
         if isinstance(value, torch.Tensor):
             found.append(value)
-        elif isinstance(value, PackedSequence):  # its lengths and its order are no examples
+        elif isinstance(value, PackedSequence):  # its lengths and its order are not examples
             found.append(value.data)
-        elif isinstance(value, (list, tuple)):  # a union of types would be made anew
+        elif isinstance(value, (list, tuple)):  # a union of types would be created each time
             found += tensors_in(value)
         elif isinstance(value, Mapping):
             found += tensors_in([value[name] for name in sorted(value, key=str)])

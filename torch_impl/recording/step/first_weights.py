@@ -15,19 +15,19 @@ from samestep.torch_impl.recording.tensors import find_tensors
 from samestep.torch_impl.recording.tracked_tensor import TrackedTensor
 
 _AGAINST = -0.5
-"""The mean cosine of moves and gradients, as a few projections of each tensor have it, below which moves follow the gradients."""
+"""The mean cosine between moves and gradients, from projections, below which the moves are steps against the gradients."""
 
 
 class FirstWeights:
-    """The weights before the first pass, which may move buffers, or weights where a script writes them early."""
+    """The weights before the first pass, because that may change buffers, and a script may write weights early."""
 
     def __init__(self, recorder: Recorder, called: Sequence[nn.Module], leaves: Sequence[TrackedTensor]) -> None:
-        """Prepares them as the options say, and looks at what is there.
+        """Prepares the weights according to the options, and looks at them.
 
         Args:
-            recorder: Has the options, and knows the number of the step.
-            called: The outermost module that is called.
-            leaves: As for `find_tensors`.
+            recorder: The recorder, which has the options and the number of the step.
+            called: The outermost modules that are called.
+            leaves: See `find_tensors`.
         """
         start_with(recorder, called, leaves)
         held = self._held = find_tensors(called, leaves)
@@ -38,15 +38,15 @@ class FirstWeights:
         self._has_moved = False
 
     def see_gradients(self) -> None:
-        """Looks at the gradients of a pass, which a script may use itself though it has an optimizer."""
+        """Looks at the gradients of a pass, which a script may use itself even if it has an optimizer."""
         if not self._has_moved and not is_of_many():
             with torch.no_grad():
                 self._gradients = self._statistics([each.gradient() for each in self._held])
 
     def used_by_hand(self) -> Pending | None:
-        """Returns the gradients if the script has moved its weights against them, and so takes steps without its optimizer.
+        """Returns the gradients if the script has moved its weights against them, i.e. takes steps without its optimizer.
 
-        What moves them otherwise before the optimizer steps, as sharpness-aware minimization does, is no step.
+        Other moves before the optimizer steps, as in sharpness-aware minimization, are not steps.
         """
         given = self._gradients
         if given is None or self.stats is None or not self.written.is_moved():
@@ -60,21 +60,21 @@ class FirstWeights:
 
 
 def looked_at(held: Sequence[TrackedTensor], statistics: Statistics) -> Pending:
-    """Looks at what tensors hold now.
+    """Returns the statistics of the current values of tensors.
 
     Args:
         held: The tensors.
-        statistics: Computes what a record keeps of them.
+        statistics: Computes the statistics of these tensors.
     """
     with torch.no_grad():
         return statistics([each.value() for each in held])
 
 
 def summaries_of(held: Sequence[TrackedTensor]) -> Statistics:
-    """Returns what computes the statistics of tensors."""
+    """Returns an object that computes the statistics of tensors."""
     return Statistics([each.tensor.piece for each in held], is_float64(held))
 
 
 def is_float64(held: Sequence[TrackedTensor]) -> bool:
-    """Returns whether all tensors are, and there are any."""
+    """Returns whether there are tensors and all are float64."""
     return bool(held) and all(each.tensor.dtype == "float64" for each in held)

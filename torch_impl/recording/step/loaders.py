@@ -1,7 +1,7 @@
-"""The passes of a script through its DataLoaders: at which step each begins, and which step is the first after it.
+"""Follows the passes of a script through its DataLoaders: the step in which each begins, and the first step after it.
 
-A loop may fetch batches ahead of what it trains on, and a script may train on batches that it has kept. So a pass is over once
-models were called as often as there were batches.
+A loop may fetch batches ahead, and a script may train on batches that it has kept. So a pass is over once models have been
+called as often as there were batches.
 """
 
 import functools
@@ -16,43 +16,43 @@ from samestep.common.steps.wrapping import Wrap, followed
 from samestep.torch_impl.recording.step.batches import Batches
 
 _Count = tuple[int, int]
-"""How many calls were trained on, and how many calls there were in all."""
+"""The number of calls that were trained on, and the number of all calls."""
 
 
 class LoaderPasses:
-    """Counts, for each step in turn, the passes that begin in it, and those that are over before it."""
+    """Counts, for each step, the passes that begin in it and those that are over before it."""
 
     def __init__(self, is_step_over: Callable[[], bool]) -> None:
-        """No pass has begun.
+        """Starts with no pass.
 
         Args:
-            is_step_over: Says whether a step is over but for its being written.
+            is_step_over: Returns whether a step is over but not yet written.
         """
         self._is_step_over = is_step_over
         self._open: dict[int, tuple[weakref.ref[Any], list[None], _Count]] = {}
         self.num_calls, self._num_trained, self._trained_in_step, self._left = 0, 0, 0, 0
-        self._begun, self._over, self._loaded = [0, 0], [0, 0], [0, 0]  # of this step, and of the next one
+        self._begun, self._over, self._loaded = [0, 0], [0, 0], [0, 0]  # for this step, and for the next
 
     def begin(self, batches: Any) -> None:
-        """A pass begins.
+        """Handles the start of a pass.
 
         Args:
-            batches: Yields its batches; the loop that asks for them may leave it at any time.
+            batches: The iterator over batches; the loop over it may stop at any time.
         """
         place, key = int(self._is_step_over()), id(batches)
         self._begun[place] += 1
-        if not self._open:  # what came before it, as a validation, is of another pass
+        if not self._open:  # what came before, such as a validation, belongs to another pass
             self._loaded[place] = 0
         self._over, self._left = [0, 0], 0
         dropped = weakref.ref(batches, lambda _: self.end(key, is_left=True))
         self._open[key] = dropped, [], (self._num_trained, self.num_calls)
 
     def add(self, batches: Any, num_examples: int) -> None:
-        """A batch is yielded.
+        """Handles a batch that is yielded.
 
         Args:
-            batches: What `begin` was given.
-            num_examples: The number in the batch. They count for the pass that began first, in which others are validations.
+            batches: The iterator that `begin` was given.
+            num_examples: The number of examples. Only those of the outermost pass count; inner passes are validations.
         """
         if (found := self._open.get(id(batches))) is not None:
             found[1].append(None)
@@ -60,11 +60,11 @@ class LoaderPasses:
                 self._loaded[int(self._is_step_over())] += num_examples
 
     def end(self, key: int, is_left: bool = False) -> None:
-        """There are no more batches, or nobody asks for more.
+        """Handles the end of a pass, because there are no more batches or the loop has stopped.
 
         Args:
-            key: The id of what `begin` was given.
-            is_left: Whether there may be more; a loop that trains may leave its last batch as well.
+            key: The id of the iterator that `begin` was given.
+            is_left: Whether the loop has stopped early, in which case it may not train on its last batch.
         """
         if (found := self._open.pop(key, None)) is None or self._open:
             return
@@ -75,14 +75,14 @@ class LoaderPasses:
             self._over[int(self._is_step_over() or bool(self._trained_in_step))] = True
 
     def train(self) -> None:
-        """A model is called, and its call is trained on."""
+        """Handles a call of a model that is trained on."""
         self._num_trained, self._trained_in_step = self._num_trained + 1, self._trained_in_step + 1
         if self._left:
             self._left -= 1
             self._over[1] = not self._left
 
     def end_step(self) -> dict[str, int]:
-        """Returns the counts of a step, as `RecordedStep.counts` has them, and begins to count for the next one."""
+        """Returns the counts of a step for `RecordedStep.counts`, and starts to count for the next step."""
         every: Sequence[list[int]] = (self._begun, self._loaded, self._over)
         begun, loaded, is_over = [each.pop(0) for each in every]
         for each in every:
@@ -98,9 +98,9 @@ def follow_loaders(passes: LoaderPasses, seen: Batches, guard: Wrap) -> None:
     """Follows every DataLoader.
 
     Args:
-        passes: Is told of passes.
-        seen: Is told of batches.
-        guard: Makes a hook of a function.
+        passes: Counts the passes.
+        seen: Remembers the batches.
+        guard: Makes a function a hook.
     """
     end, advance = guard(lambda batches: passes.end(id(batches))), _BaseDataLoaderIter.__next__
 

@@ -1,4 +1,4 @@
-"""The losses of a step: the scalars that its backward passes began with."""
+"""The losses of a step, which are the scalars with which its backward passes begin."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,28 +10,28 @@ from samestep.common.steps.gradient_transforms import ZEROED_PASSES
 from samestep.torch_impl.recording.pieces import local_of
 
 Roots = Sequence[tuple[torch.Tensor, torch.Tensor | None]]
-"""Where a pass begins, and the gradients that it is given there."""
+"""The tensors with which a pass begins, each with the gradient that it is given."""
 
 
 class StepLosses:
-    """The losses of each step in turn. Of a loss that `torch.autograd.grad` and then `backward` are called on there is one."""
+    """Collects the losses of a step. A loss counts once even if `torch.autograd.grad` and then `backward` are called on it."""
 
     def __init__(self) -> None:
-        """Has none."""
+        """Starts with no losses."""
         self.forget()
 
     def forget(self) -> None:
-        """Begins a step."""
+        """Discards everything, for a new step."""
         self.of_backward: list[torch.Tensor | float] = []
         self._of_grad: list[torch.Tensor | float] = []
         self._num_zeroed = 0
 
     def add(self, roots: Roots, scale: torch.Tensor | None = None, is_backward: bool = True) -> None:
-        """Adds what the scalars that a pass begins with are now. A GPU is not waited for.
+        """Adds the current values of the scalars with which a pass begins, without waiting for a GPU.
 
         Args:
-            roots: Where it begins; a scalar that is given no gradient is a loss.
-            scale: What the loss was multiplied by.
+            roots: The roots of the pass; a scalar without a given gradient is a loss.
+            scale: The factor by which the loss was multiplied.
             is_backward: Whether the pass adds to the gradients of parameters.
         """
         found = self.of_backward if is_backward else self._of_grad
@@ -44,21 +44,21 @@ class StepLosses:
                 found.append(each.item() if type(each) is torch.Tensor and each.is_cpu else local_of(each).clone())
 
     def divide(self, count: int) -> None:
-        """The gradients of several losses were averaged.
+        """Divides the losses, because the gradients of several losses were averaged.
 
         Args:
-            count: How many losses there were.
+            count: The number of losses.
         """
         self.of_backward = [each / count for each in self.of_backward]
 
     def zero(self) -> None:
-        """The gradients of all passes until now are set to zero."""
+        """Notes that the gradients of all passes so far are set to zero."""
         self._num_zeroed = len(self.of_backward)
 
     def end_step(self) -> tuple[tuple[float, ...], dict[str, float]]:
-        """Begins the next step; returns the losses, and as a scalar how many passes did not contribute to the update.
+        """Returns the losses, and as a scalar the number of passes that did not contribute to the update; begins the next step.
 
-        A closure that is called again sets all gradients to zero, which does not count.
+        If a closure is called again and sets all gradients to zero, that does not count.
         """
         found, others, zeroed = self.of_backward, self._of_grad, self._num_zeroed
         self.of_backward, self._of_grad, self._num_zeroed = [], [], 0
@@ -67,16 +67,16 @@ class StepLosses:
 
 
 def listed(given: Any) -> list[Any]:
-    """Returns what autograd is given, one or several, as a list."""
+    """Returns one or several arguments of autograd as a list."""
     return [given] if given is None or isinstance(given, torch.Tensor | GradientEdge) else [*given]
 
 
 def roots_of(tensors: Any, gradients: Any) -> Roots:
-    """Returns where a pass begins, from the arguments of autograd. An edge of the graph has no numbers.
+    """Returns the roots of a pass from the arguments of autograd; edges of the graph are left out, as they have no numbers.
 
     Args:
-        tensors: One or several.
-        gradients: What each is given, or one for all.
+        tensors: One or several tensors.
+        gradients: The gradient that each tensor is given, or one for all.
     """
     if gradients is None and isinstance(tensors, torch.Tensor):
         return [(tensors, None)]

@@ -1,4 +1,4 @@
-"""Whether an optimizer steps within the step of another one, or of its own class's parent, and not after one that has raised."""
+"""Tells whether an optimizer steps within the step of another one or of its own parent class, rather than after a failed one."""
 
 import sys
 from types import FrameType
@@ -7,16 +7,16 @@ import torch.optim.optimizer as optimizers
 
 
 class Nesting:
-    """The steps that have begun, by the frames of torch that run them, the outermost first."""
+    """The steps in progress, as the frames of torch that run them, outermost first."""
 
     def __init__(self) -> None:
-        """No step has begun."""
-        self.frames: list[FrameType] = []  # in public, since a call costs more than to look
+        """Starts with no step."""
+        self.frames: list[FrameType] = []  # public, because a call costs more than a look
 
     def enter(self) -> bool:
-        """A hook is called before a step; returns whether that is within no other one."""
+        """Handles the start of a step; returns whether it is the outermost."""
         running = frame = _frame_above(sys._getframe())
-        if self.frames:  # else one has raised
+        if self.frames:  # one of them may have raised
             found = {running}
             while running.f_back is not None:
                 found.add(running := _frame_above(running))
@@ -25,7 +25,7 @@ class Nesting:
         return len(self.frames) == 1
 
     def leave(self) -> None:
-        """A hook is called after a step."""
+        """Handles the end of a step."""
         if len(self.frames) > 1 and (frame := _frame_above(sys._getframe())) in self.frames:
             self.frames = self.frames[: self.frames.index(frame)]
         else:
@@ -33,7 +33,7 @@ class Nesting:
 
 
 def _frame_above(frame: FrameType) -> FrameType:
-    """Returns the frame of torch above one that runs a step now; the outermost frame of all if there is none."""
+    """Returns the next frame above that runs a step in torch; the outermost frame if there is none."""
     while frame.f_back is not None:
         frame = frame.f_back
         if frame.f_code.co_filename == optimizers.__file__:

@@ -1,4 +1,4 @@
-"""Finds the padding of texts in the inputs of a call, which is no data, and packed batches, which have no padding."""
+"""Finds the padding of texts in the inputs of a call, which is not data, and packed batches, which have no padding."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,10 +9,10 @@ from samestep.torch_impl.recording.pieces import local_of, unwrapped
 
 
 def leading_of(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Returns the row of a packed batch, which says in tensors of one dimension where its texts begin; of others, the first.
+    """Returns the tensor with the rows of a batch: the only row of a packed batch, where 1-D tensors say where texts begin.
 
     Args:
-        inputs: The tensors of a call whose arguments are all keywords.
+        inputs: The tensors of a call that has only keyword arguments.
     """
     rows = [each for each in inputs if each.ndim > 1]
     is_packed = bool(rows) and all(each.shape[0] == 1 != len(inputs[0]) for each in rows)
@@ -20,11 +20,11 @@ def leading_of(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def padding_of(arguments: Sequence[object], keywords: Mapping[str, object]) -> tuple[torch.Tensor | None, object]:
-    """Returns what the mask of a call does not hide, and its positions; None for either that is missing.
+    """Returns what the mask of a call shows, and its positions; each is None if it is missing.
 
     Args:
-        arguments: The arguments of the module, of which a mapping may name its parts.
-        keywords: The keywords of the module.
+        arguments: The positional arguments of the module; a mapping among them may name its parts.
+        keywords: The keyword arguments of the module.
     """
     masks, places = padding_named(arguments, keywords)
     usable = (each for each in masks if isinstance(each, torch.Tensor) and each.layout is torch.strided)
@@ -33,15 +33,15 @@ def padding_of(arguments: Sequence[object], keywords: Mapping[str, object]) -> t
 
 
 def without_padding(tensor: torch.Tensor, shown: torch.Tensor, are_positions: bool) -> torch.Tensor:
-    """Returns an input with zeros where it is padded: where it is hidden, and as the hidden end of its row is.
+    """Returns an input with zeros where it is padded, i.e. hidden by the mask and equal to the hidden end of its row.
 
-    No other number is left out, since a script's mask may mean something else, as one that is true where it hides. Padding in
-    front of a row goes behind it, so the row is hashed alike however long it is.
+    All other numbers count, since a mask may have another meaning, such as true for hidden. Padding in front of a row is moved
+    behind it, so the hash of the row does not depend on the amount of padding.
 
     Args:
         tensor: The input.
-        shown: What its mask does not hide.
-        are_positions: Whether the numbers count the places of a row, which go on behind what is shown.
+        shown: Where the mask does not hide the input.
+        are_positions: Whether the numbers are the positions in a row, which continue after the shown part.
     """
     is_alike = tensor.shape == shown.shape and tensor.device == shown.device and tensor.layout is torch.strided
     if not is_alike or tensor.is_floating_point():

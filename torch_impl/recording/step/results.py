@@ -1,6 +1,6 @@
-"""What modules returned within a step. A script may keep no more of it than a view, as in `generator(noise).detach()`.
+"""Remembers what modules returned within a step. A script may keep only a view of it, as in `generator(noise).detach()`.
 
-So it is known by its memory, which is not kept alive.
+So results are identified by their memory, which is not kept alive.
 """
 
 import functools
@@ -12,29 +12,29 @@ import torch
 from samestep.torch_impl.recording.pieces import is_wrapped
 
 _MOST = 64
-"""The most results that are remembered before deleted ones are dropped."""
+"""The number of remembered results above which deleted ones are dropped."""
 
 
 class Results:
-    """The results of a step. What a module returns after the update, as the fakes of a GAN, is of the next one."""
+    """The results of a step. What a module returns after the update, such as the fakes of a GAN, belongs to the next step."""
 
     def __init__(self) -> None:
-        """Has none."""
+        """Starts with no results."""
         self.found: list[Callable[[], torch.Tensor | None]] = []
         self._used: list[Callable[[], torch.Tensor | None]] | None = None
         self._in_graphs: list[weakref.ref[torch.UntypedStorage]] = []
         self._carried: list[weakref.ref[torch.UntypedStorage]] = []
 
     def forget(self) -> None:
-        """Forgets all."""
+        """Discards all results."""
         self.found, self._used, self._in_graphs, self._carried = [], None, [], []
 
     def see_update(self) -> None:
-        """An optimizer has updated weights."""
+        """Notes that an optimizer has updated weights."""
         self.found, self._used = [], [*(self._used or ()), *self.found]
 
     def end_step(self) -> None:
-        """Keeps those that came after the last update; none if no optimizer made it."""
+        """Keeps the results that came after the last update; none if no optimizer updated."""
         self.found, self._used = self.found if self._used is not None else [], None
         self._in_graphs, self._carried = [], self._in_graphs
 
@@ -43,7 +43,7 @@ class Results:
 
         Args:
             result: The tensor.
-            given: Where the numbers lie that the module was called on: a view of them is no result.
+            given: The addresses of the module's inputs; a view of an input is not a result.
         """
         if len(self.found) > _MOST:
             self.found = [each for each in self.found if each() is not None]
@@ -59,11 +59,11 @@ class Results:
                 self._in_graphs.append(memory)
 
     def carried(self) -> set[int]:
-        """Returns where results of the step before lie that had a gradient: a script hands on states, as of an RNN, detached."""
+        """Returns the addresses of the previous step's results that had a gradient, as an RNN's state is passed on detached."""
         return {storage.data_ptr() for each in self._carried if (storage := each()) is not None}
 
     def alive(self) -> Sequence[torch.Tensor]:
-        """Returns those that the script still has, or has a view of."""
+        """Returns the results of which the script still has at least a view."""
         every = [*self._used, *self.found] if self._used else self.found
         return [result for each in every if (result := each()) is not None] if every else []
 
@@ -73,6 +73,6 @@ def _remembered(
     dtype: torch.dtype,
     layout: tuple[int | torch.SymInt, Sequence[int], Sequence[int]],
 ) -> torch.Tensor | None:
-    """Returns the tensor that lies in some memory, which torch gives one object as long as there is a tensor in it."""
+    """Returns a tensor with a layout in some memory; None if no tensor uses that memory any longer."""
     storage = memory()
     return None if storage is None else torch.empty(0, dtype=dtype, device=storage.device).set_(storage, *layout)

@@ -1,4 +1,4 @@
-"""The numbers of a step: those of the optimizers' groups, and others that are reported for it."""
+"""Collects the scalars of a step: those of the optimizers' groups, and others that are reported."""
 
 import itertools
 import operator
@@ -10,41 +10,41 @@ from torch.optim import Optimizer
 
 Scalars = dict[str, torch.Tensor | float]
 _IMPLEMENTATION = {"params", "param_names", "foreach", "fused", "capturable", "differentiable"}
-"""Settings that choose how an update is computed, but do not change the update."""
+"""Settings that choose how an update is computed without changing the update."""
 
 
 class StepScalars:
-    """The numbers of one step after the other."""
+    """The scalars of each step."""
 
     def __init__(self) -> None:
-        """Has none."""
+        """Starts with no scalars."""
         self._known: dict[tuple[int, int], tuple[Sequence[object], Scalars]] = {}
         self.forget()
 
     def forget(self) -> None:
-        """Begins a step."""
+        """Discards everything, for a new step."""
         self._found: Scalars = {}
         self._num_groups = 0
 
     def add(self, name: str, value: torch.Tensor | float) -> None:
-        """Adds a number.
+        """Adds a scalar.
 
         Args:
-            name: Its name.
-            value: What it is now.
+            name: The name of the scalar.
+            value: Its current value.
         """
         self._found[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
 
     def count(self, name: str) -> None:
-        """Adds one to a number."""
+        """Adds one to a scalar."""
         self._found[name] = float(self._found.get(name, 0.0)) + 1
 
     def see(self, optimizer: Optimizer, is_again: bool = False) -> None:
-        """Adds every number of every group: "lr" of the first group of the step, "lr/1" of the second.
+        """Adds all numbers of all groups, such as "lr" for the first group of the step and "lr/1" for the second.
 
         Args:
             optimizer: The optimizer.
-            is_again: Whether its groups are those that were seen last.
+            is_again: Whether these groups are the ones that were seen last.
         """
         first = self._num_groups - len(optimizer.param_groups) * is_again
         groups = optimizer.param_groups
@@ -55,13 +55,13 @@ class StepScalars:
             numbers = [each for group in groups for name, each in group.items() if name not in _IMPLEMENTATION]
             is_lasting = not any(isinstance(each, list | torch.Tensor) for each in (*numbers, *found.values()))
             if key not in self._known:
-                weakref.finalize(optimizer, self._known.pop, key).atexit = False  # its groups hold what it updates
+                weakref.finalize(optimizer, self._known.pop, key).atexit = False  # the groups hold the parameters
             self._known[key] = (settings if is_lasting else (), found)
         self._found |= found
         self._num_groups = first + len(groups)
 
     def end_step(self) -> dict[str, float]:
-        """Returns the numbers of the step, and begins the next one."""
+        """Returns the scalars of the step, and begins the next step."""
         found, self._found, self._num_groups = self._found, {}, 0
         return {name: float(each) for name, each in found.items()}
 

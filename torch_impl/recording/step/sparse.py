@@ -1,6 +1,6 @@
-"""Examples in sparse tensors, such as the graphs of a graph network: each counts as it would in a dense tensor.
+"""Reads examples in sparse tensors, such as the graphs of a graph network; their hashes are those of the dense tensor.
 
-A zero adds nothing to the hash of an example, so the numbers that a sparse tensor holds are enough.
+A zero adds nothing to the hash of an example, so the numbers that a sparse tensor stores are enough.
 """
 
 import torch
@@ -11,7 +11,7 @@ _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
 def has_sparse_rows(tensor: torch.Tensor) -> bool:
-    """Returns whether a tensor is sparse, and each of its numbers has a place of its own.
+    """Returns whether a tensor is sparse and stores single numbers, not dense blocks.
 
     Args:
         tensor: Any tensor.
@@ -20,7 +20,7 @@ def has_sparse_rows(tensor: torch.Tensor) -> bool:
 
 
 def values_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the numbers that a sparse tensor holds, in the memory where it holds them.
+    """Returns the numbers that a sparse tensor stores, as a view of its memory.
 
     Args:
         tensor: The tensor.
@@ -29,13 +29,13 @@ def values_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def entries_of(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Returns the numbers of a sparse tensor.
+    """Returns the numbers of a sparse tensor with their positions.
 
     Args:
         tensor: The tensor, [examples, ...].
 
     Returns:
-        Of each number its example, its place within the example, and itself.
+        For each number, its example, its place within the example, and the number itself.
     """
     entries = tensor.detach().to_sparse_coo().coalesce()
     examples, *places = entries.indices()

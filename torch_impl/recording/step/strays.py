@@ -1,7 +1,7 @@
-"""Gradients that a backward pass left at parameters which its step did not update, where there are several optimizers.
+"""Finds gradients left on parameters that a step did not update, in scripts with several optimizers.
 
-Where such a script does not `detach` what one network gives another, the losses of both reach the first. That is of no account if
-the gradients are set to zero before the next pass, and is added to the next gradient if they are not.
+If such a script does not `detach` what one network passes to another, the losses of both reach the first. That has no effect if
+gradients are set to zero before the next pass; otherwise it is added to the next gradient.
 """
 
 import weakref
@@ -16,10 +16,10 @@ _Key = tuple[weakref.ref[torch.Tensor], int]
 
 
 class Strays:
-    """The stray gradients of each step in turn."""
+    """Finds the stray gradients of each step."""
 
     def __init__(self) -> None:
-        """Has seen none."""
+        """Starts with no gradients."""
         self._keys: dict[int, _Key] = {}
         self._trained: dict[int, torch.Tensor] = {}
         self._num_held = 0
@@ -27,16 +27,16 @@ class Strays:
         self._is_over = False
 
     def forget_deleted(self) -> None:
-        """Keeps no parameter alive."""
+        """Drops the references to all parameters."""
         self._trained, self._num_held = {}, 0
 
     def see(self, held: Sequence[TrackedTensor], updated: Set[int], statistics: Statistics) -> None:
-        """Looks at the gradients once a step, after its updates and before they are set to zero.
+        """Looks at the gradients once per step, after its updates and before gradients are set to zero.
 
         Args:
             held: All tensors.
             updated: The ids of the parameters that the step updated.
-            statistics: Computes what is kept.
+            statistics: Computes the statistics of all tensors.
         """
         if self._is_over or not updated:
             return
@@ -44,7 +44,7 @@ class Strays:
         if self._num_held != len(held):
             trained = [each.owner for each in held if each.is_updated and each.tensor.role == "parameter"]
             self._trained, self._num_held = {id(each): each for each in trained}, len(held)
-        if not self._keys and self._trained.keys() <= updated:  # as in every step of a script with one optimizer
+        if not self._keys and self._trained.keys() <= updated:  # true of every step of a script with one optimizer
             return
         new = {key for key, parameter in self._trained.items() if self._is_new(parameter)} - updated
         if new:
@@ -52,12 +52,12 @@ class Strays:
                 self._taken = [statistics([each.gradient() if id(each.owner) in new else None for each in held])]
 
     def taken(self) -> list[Pending]:
-        """Returns what was found in the step that ends."""
+        """Returns the stray gradients of the step that ends."""
         taken, self._taken, self._is_over = self._taken, [], False
         return taken
 
     def _is_new(self, parameter: torch.Tensor) -> bool:
-        """Returns whether a gradient has changed since it was looked at last."""
+        """Returns whether a gradient has changed since it was last looked at."""
         gradient, (seen, version) = parameter.grad, self._keys.get(id(parameter), (lambda: None, -1))
         if gradient is None or (seen() is gradient and version == gradient._version):
             return False

@@ -1,4 +1,4 @@
-"""The sums of examples, on the device that holds them: what `Examples` hashes, before its last mixing."""
+"""Computes the sums of examples on the device that holds them; these become hashes when they are mixed."""
 
 import functools
 import operator
@@ -14,12 +14,12 @@ _SINGLE = torch.float32  # before float64 mode renames it
 
 
 def sums_of(place: int, tensor: torch.Tensor, out: torch.Tensor | None = None, before: Sums | None = None) -> Sums:
-    """Sums words x coefficients.
+    """Returns the sum of words x coefficients for each example.
 
     Args:
         place: The place of the input among those of the call.
         tensor: The input, [examples, ...].
-        out: Memory of the host that may take them.
+        out: Host memory that may be used for the sums.
         before: The sums of other inputs of the call, which are added.
     """
     if tensor.layout is not torch.strided:
@@ -49,9 +49,9 @@ def together(sums: Sums, before: Sums | None, out: torch.Tensor | None = None) -
     """Adds the sums of two inputs of a call.
 
     Args:
-        sums: Those of the one.
-        before: Those of the other; None if there is none.
-        out: Memory of the host that may take them.
+        sums: The sums of one input.
+        before: The sums of another input; None if there is none.
+        out: Host memory that may be used for the result.
     """
     if before is None:
         return sums
@@ -72,6 +72,6 @@ def _sparse_sums(place: int, tensor: torch.Tensor) -> torch.Tensor:
 
 @functools.lru_cache(64)
 def _coefficients(place: int, size: int, device: torch.device) -> torch.Tensor:
-    if size & (size - 1):  # as coefficients() itself does
+    if size & (size - 1):  # like coefficients() itself
         return _coefficients(place, 1 << size.bit_length(), device)[:size]
     return torch.from_numpy(coefficients(place, size).view(np.int64)).to(device)

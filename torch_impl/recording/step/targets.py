@@ -1,8 +1,8 @@
-"""What losses are computed with beside the outputs of modules: targets, and the data of scripts that call no module.
+"""Finds what losses are computed from besides the outputs of modules: targets, and the data of scripts that call no module.
 
-Nodes of the graph of a loss have saved them. A target may have been computed, as returns or a teacher's outputs are, so what is
-kept of a float has 8 binary digits. Where a loss has saved none, they are what a loss that is a module was called on, or what
-came in one batch of a DataLoader with the inputs of the model.
+Nodes in the graph of a loss have saved targets. Targets may themselves be computed, like returns or a teacher's outputs, so of a
+float only 8 binary digits are kept. If the graph has saved none, targets are the inputs of a loss that is a module, or what came
+in the same batch of a DataLoader as the inputs of the model.
 """
 
 import functools
@@ -22,12 +22,12 @@ from samestep.torch_impl.recording.step.memory import Memory, Sums, on_host
 from samestep.torch_impl.recording.step.sums import sums_of
 
 _MOST_NODES, _MOST_MISSES = 12, 3
-"""A loss function is near the end of the graph. If a few passes have none there, the script writes its losses by hand."""
+"""A loss function is near the end of the graph. If several passes have none there, the script computes losses by hand."""
 _EXACT = 2**24
-"""Numbers below it that float32 can count."""
+"""The number up to which float32 can count."""
 _WHOLE = "whole"
 _PLACE = 1024
-"""Behind the inputs of a call, which are hashed by their places."""
+"""The first place of targets, after the inputs of a call, because hashes depend on places."""
 _INPUTS = {
     "AddmmBackward0": ("mat1", "mat2"),
     "BmmBackward0": ("self", "mat2"),
@@ -38,7 +38,7 @@ _INPUTS = {
     "MulBackward0": ("self", "other"),
     "MvBackward0": ("self", "vec"),
 }
-"""Node -> what it saves of what it was given. Others save results, whose last bits may differ, or random masks."""
+"""Node -> the names of saved inputs. Other nodes save results, whose last bits may differ, or random masks."""
 
 
 _Read = Callable[[Node], torch.Tensor | None]
@@ -47,19 +47,19 @@ _WEIGHTS = {
     "NllLoss2DBackward0": "_raw_saved_weight",
     "BinaryCrossEntropyWithLogitsBackward0": "_raw_saved_pos_weight",
 }
-"""Node of a loss -> what it saves of the weights that classes have. Weights of examples change with the batch."""
+"""Node of a loss -> the name of its saved class weights. Weights of examples are left out, as they change with the batch."""
 
 
 class Targets:
-    """The targets of each step in turn."""
+    """Collects the targets of each step."""
 
     def __init__(self) -> None:
-        """Has seen none."""
+        """Starts with no targets."""
         self._num_misses, self.batches, self._memory = 0, Batches(), Memory()
         self.forget()
 
     def forget(self) -> None:
-        """Begins a step."""
+        """Discards everything, for a new step."""
         self._sums: list[Sums] = []
         self._kinds: set[str] = set()
         self._weights: set[int] = set()
@@ -67,20 +67,20 @@ class Targets:
         self._beside: list[torch.Tensor] = []
 
     def give(self, tensors: Sequence[torch.Tensor]) -> None:
-        """A loss that is a module, or a function whose gradient is wanted, is called on tensors that are no results."""
+        """Notes the tensors, other than results, with which a loss module or a differentiated function is called."""
         self._given = [each for each in tensors if each.ndim and not each.is_complex()]
 
     def follow(self, inputs: Sequence[torch.Tensor]) -> None:
-        """A model is called on the inputs of a batch."""
+        """Notes that a model is called with the inputs of a batch."""
         if self.batches.last:
             self._beside = self.batches.beside(inputs) or self._beside
 
     def see(self, losses: Roots, calls: Sequence[Sums], has_modules: bool) -> None:
-        """A backward pass begins, or `torch.func` has computed gradients.
+        """Handles the start of a backward pass, or gradients that `torch.func` has computed.
 
         Args:
-            losses: Where it begins.
-            calls: The sums of the examples of each call since the pass before.
+            losses: The roots of the pass.
+            calls: The sums of the examples of each call since the previous pass.
             has_modules: Whether the script calls modules.
         """
         found: list[torch.Tensor] = []
@@ -93,7 +93,7 @@ class Targets:
                 if weights and (weighed := _weighed(node, weights)) is not None:
                     self._weights.add(weighed)
             self._num_misses = 0 if found else self._num_misses + 1
-            if len(nodes) >= _MOST_NODES and len(found) > 1:  # there may be more, of which a node less would show one
+            if len(nodes) >= _MOST_NODES and len(found) > 1:  # there may be more, and one node less may show another
                 self._kinds.add(f"the first {len(found)}")
         found = found or self._given or self._beside
         if not has_modules and not self._given:
@@ -103,7 +103,7 @@ class Targets:
         beside = sums = calls[0] if len(calls) == 1 else _joined(calls, max(lengths, default=0))
         if not found or not (rows := max(lengths) if beside is None else beside.shape[0]):
             return
-        if is_mixed := len(calls) != 1 and len(lengths) > 1:  # those of one loss may be of the first calls alone
+        if is_mixed := len(calls) != 1 and len(lengths) > 1:  # one loss may be of the first calls only
             found = [pad(each.reshape(len(each), -1), (0, 0, 0, rows - len(each))) for each in found if len(each)]
         out = self._memory.of(len(self._sums), rows)
         kinds = [f"{each.numel() / rows}" if each.is_floating_point() else _WHOLE for each in found]
@@ -119,11 +119,11 @@ class Targets:
             self._sums.append(sums)
 
     def end_step(self) -> tuple[bytes | None, dict[str, int]]:
-        """Returns what a record keeps of the targets and the counts of a step, and begins the next one.
+        """Returns what a record keeps of the targets and the counts of a step, and begins the next step.
 
-        Of each example with its targets that is their sum, which is mixed where it is read; None if no loss had any. Counts are a
-        hash of what kinds of targets there are: a loss with another term has others, wherever it is looked at. With it comes one
-        of the weights of classes, if losses are given any.
+        For each example with its targets, that is their sum, which is mixed when it is read; None if no loss had targets. The
+        counts contain a hash of the kinds of targets, which differs if a loss has another term, and a hash of the class weights,
+        if losses have any.
         """
         sums, kinds, weights = self._sums, self._kinds, self._weights
         self.forget()
@@ -134,7 +134,7 @@ class Targets:
 
 
 def _joined(calls: Sequence[Sums], rows: int) -> Sums | None:
-    """Returns the sums of the examples of several calls, if there are as many as rows of targets."""
+    """Returns the joined sums of the examples of several calls, if they are as many as rows of targets; otherwise None."""
     if len(calls) < 2 or sum(each.shape[0] for each in calls) != rows:
         return None
     are_tensors = all(isinstance(each, torch.Tensor) for each in calls)
@@ -148,14 +148,14 @@ def _hash_of(kinds: frozenset[str]) -> int:
 
 @functools.lru_cache(256)
 def _of_kind(kind: type[Node]) -> tuple[_Read | None, str]:
-    """Returns how to read the target that nodes of a kind have saved, and what they call the weights of classes."""
+    """Returns how to read the target that nodes of a kind have saved, and the name of their class weights."""
     name = kind.__name__
     read = _target if hasattr(kind, "_raw_saved_target") else _labels if hasattr(kind, "_raw_saved_targets") else None
     return _share if name == "MulBackward0" else read, _WEIGHTS.get(name, "")
 
 
 def _weighed(node: Node, name: str) -> int | None:
-    """Returns a hash of the weights of classes of a loss if they are not all 1; those on a device are not waited for."""
+    """Returns a hash of the class weights of a loss unless all are 1; None for weights on a GPU, which would have to wait."""
     saved = _saved(node, name)
     if saved is None or not saved.is_cpu or not bool((saved != 1).any()):
         return None
@@ -163,7 +163,7 @@ def _weighed(node: Node, name: str) -> int | None:
 
 
 def _target(node: Node) -> torch.Tensor | None:
-    """Returns what a loss compares with; of classes those from 1 on, and 0 for what is ignored, which changes no hash."""
+    """Returns the target of a loss; classes count from 1, and ignored ones are 0, which does not change a hash."""
     target, ignored = _saved(node, "_raw_saved_target"), getattr(node, "_saved_ignore_index", None)
     if target is None or ignored is None:
         return target
@@ -172,7 +172,7 @@ def _target(node: Node) -> torch.Tensor | None:
 
 
 def _counts_all(node: Node, target: torch.Tensor) -> bool:
-    """Returns whether none of the targets is ignored: a mean or a sum without weights of classes has counted the others."""
+    """Returns whether no target is ignored, according to the count that a mean or a sum without class weights has saved."""
     counted = getattr(node, "_saved_total_weight", None)
     if counted is None or not counted.is_cpu or getattr(node, "_saved_weight", None) is not None:
         return False
@@ -180,7 +180,7 @@ def _counts_all(node: Node, target: torch.Tensor) -> bool:
 
 
 def _share(node: Node) -> torch.Tensor | None:
-    """Returns what log-probabilities are multiplied by, as in `kl_div` and `cross_entropy`; None if others are."""
+    """Returns the factor of log-probabilities, as in `kl_div` and `cross_entropy`; None for other products."""
     is_cross_entropy = any(each is not None and each.name() == "LogSoftmaxBackward0" for each, _ in node.next_functions)
     found = [_saved(node, f"_raw_saved_{name}") for name in _INPUTS["MulBackward0"]] if is_cross_entropy else []
     return next((each for each in found if each is not None), None)
@@ -195,10 +195,10 @@ def _inputs_of(losses: Roots) -> Iterator[torch.Tensor]:
 
 
 def _nodes(losses: Roots, most: int | None = None) -> list[Node]:
-    """Returns the nodes of a graph from its end on, by their distance. A loss function is not looked behind."""
+    """Returns the nodes of a graph in order of distance from its end, without looking behind loss functions."""
     waiting = [each.grad_fn for each, _ in losses if each.grad_fn is not None]
     seen = {*waiting}
-    for node in waiting:  # which grows
+    for node in waiting:  # the list grows
         if most is not None and (len(waiting) >= most or _of_kind(type(node))[0] not in (None, _share)):
             continue
         new = [each for each, _ in node.next_functions if each is not None and each not in seen]
@@ -208,11 +208,11 @@ def _nodes(losses: Roots, most: int | None = None) -> list[Node]:
 
 
 def _saved(node: Node, name: str) -> torch.Tensor | None:
-    """Returns what a node has saved and nobody trains. Hooks that pack it, as checkpoints do, are not asked to unpack it.
+    """Returns a tensor that a node has saved and that needs no gradient; None if hooks, such as checkpoint's, have packed it.
 
     Args:
         node: The node.
-        name: The name of its attribute: to look up a string that is made anew takes several times as long.
+        name: The name of the attribute; a constant, as looking up a newly built string takes several times as long.
     """
     raw = getattr(node, name, None)
     if isinstance(raw, (tuple, list)):
@@ -225,7 +225,7 @@ def _saved(node: Node, name: str) -> torch.Tensor | None:
 
 
 def _labels(node: Node) -> torch.Tensor | None:
-    """Returns what a CTC loss aligns its inputs with, zero behind the length of each; lengths of the inputs are no targets."""
+    """Returns the labels of a CTC loss, with zeros after the length of each; the lengths of the inputs are not targets."""
     labels = _saved(node, "_raw_saved_targets")
     if labels is None or labels.ndim != 2:
         return labels

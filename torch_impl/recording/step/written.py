@@ -1,8 +1,8 @@
-"""Weights that a script writes itself: after the update of a step and before the next one, or between two passes of a step.
+"""Detects weights that a script writes itself, after the update of a step or between two passes of a step.
 
-The weights of a record are those with which the next step begins. Right after the update they are looked at in the first steps
-only, where a script loads weights, and for a while after it has written some. Else the counters of versions are compared, and,
-since those do not count what is written through `p.data`, a few numbers of each tensor.
+The weights in a record are those with which the next step begins. Weights right after the update are looked at only in the first
+steps, when a script loads weights, and for a while after it has written some. Otherwise version counters are compared and, since
+these do not count writes through `p.data`, a few numbers of each tensor.
 """
 
 import operator
@@ -20,20 +20,20 @@ from samestep.torch_impl.recording.tracked_tensor import TrackedTensor
 
 _VERSION = operator.attrgetter("_version")
 _EXPECTED = 100
-"""Steps after one between which and the next a script has written weights, in which it is expected to do so again."""
+"""The number of steps after a write in which the script is expected to write again."""
 _NUMBERS = 8
-"""The largest number of samples of a tensor, approximately; they are evenly spaced."""
+"""The approximate maximum of evenly spaced samples of a tensor."""
 
 
 class Samples:
     """A few numbers of each weight that is whole and lies in memory without gaps.
 
-    A GPU is not waited for until they are compared. Nothing there is kept alive meanwhile: a script may make room by moving its
-    model to the host.
+    Nothing waits for a GPU until samples are compared. Meanwhile no GPU memory is kept alive, because a script may free memory
+    by moving its model to the host.
     """
 
     def __init__(self, held: Sequence[TrackedTensor]) -> None:
-        """Takes none yet.
+        """Selects the weights; no samples are taken yet.
 
         Args:
             held: The tensors.
@@ -42,15 +42,15 @@ class Samples:
         self._places, self._views = list[int](), list[list[torch.Tensor]]()
 
     def taken(self) -> list[torch.Tensor]:
-        """Returns them, those of each device and dtype together."""
+        """Returns the samples, those of each device and dtype together."""
         with torch.no_grad():
             return [torch.cat(views) for views in self._seen()]
 
     def num_changed(self, before: Sequence[torch.Tensor]) -> int:
-        """Returns how many tensors have other numbers now.
+        """Returns the number of tensors whose samples have changed.
 
         Args:
-            before: What was taken before.
+            before: The earlier samples.
         """
         if not before or len(before) != len(now := self.taken()):
             return 0
@@ -63,7 +63,7 @@ class Samples:
 
     def _seen(self) -> list[list[torch.Tensor]]:
         places = [each.data_ptr() for each in self._tensors]
-        if places != self._places:  # what a tensor has left may be given back, so it is not read again
+        if places != self._places:  # memory that a tensor has left may be freed, so old views are not read
             self._places, self._views = places, _views_of(self._tensors)
         views = self._views
         if not all(each.is_cpu for each in self._tensors):
@@ -72,32 +72,32 @@ class Samples:
 
 
 class WrittenWeights:
-    """The weights that a script writes in each step in turn."""
+    """Follows the weights that a script writes in each step."""
 
     def __init__(self, recorder: Recorder, look: Callable[[], Pending], held: Sequence[TrackedTensor]) -> None:
-        """Nothing is written yet.
+        """Starts with nothing written.
 
         Args:
-            recorder: Knows the number of the step.
-            look: Looks at all tensors.
+            recorder: The recorder, which has the number of the step.
+            look: Returns the statistics of all tensors.
             held: The tensors.
         """
         self._recorder, self._look, self._expected = recorder, look, DENSE_STEPS
         self.moved: Pending | None = None
         self._updated: Pending | None = None
         self._after, self._sampled = list[int](), list[torch.Tensor]()
-        self._before = 0  # tensors that were written after a step whose tensors were not looked at
-        self.is_within = False  # an optimizer has stepped within the step of another one
-        # The bits or the samples that the last update left, if they were written to.
+        self._before = 0  # the number of tensors written after a step that was not looked at
+        self.is_within = False  # whether an optimizer has stepped within the step of another
+        # The bits or samples right after the last update, if weights were written since.
         self._left: np.ndarray | list[torch.Tensor] | None = None
         self._is_restored = False
         self.follow(held)
 
     def follow(self, held: Sequence[TrackedTensor]) -> None:
-        """Follows tensors from now on.
+        """Starts to follow tensors.
 
         Args:
-            held: All that there are.
+            held: All tensors.
         """
         self._is_trained = np.array([each.is_updated and each.tensor.role == "parameter" for each in held], bool)
         trained = [each for each, is_trained in zip(held, self._is_trained, strict=True) if is_trained]
@@ -109,10 +109,10 @@ class WrittenWeights:
         return [*map(_VERSION, self._trained)]
 
     def see_update(self, is_nested: bool) -> None:
-        """An optimizer has stepped; what a wrapper does after the step of its optimizer is written by the wrapper.
+        """Handles the end of an optimizer's step; if it is wrapped, what the wrapper does afterwards counts as written.
 
         Args:
-            is_nested: Whether another one is still stepping.
+            is_nested: Whether another optimizer is still stepping.
         """
         if not is_nested and self.is_within:
             self.is_within = False
@@ -126,16 +126,16 @@ class WrittenWeights:
             self._sampled = self._samples.taken()
 
     def see_load(self) -> None:
-        """A script loads weights into a module."""
+        """Handles the loading of weights into a module, before it happens."""
         if self._after and self._updated is None and self._recorder.is_looking:
             is_written = self._versions() != self._after or self._samples.num_changed(self._sampled)
             self._updated = None if is_written else self._look()
 
     def see_pass(self, is_first: bool) -> None:
-        """A backward pass begins.
+        """Handles the start of a backward pass.
 
         Args:
-            is_first: Whether it is the first one of its step, before which a script may have restored what it wrote.
+            is_first: Whether it is the first of its step, before which a script may have restored what it had overwritten.
         """
         if not is_first:
             self.moved = self._look() if self._recorder.is_looking and self.is_moved() else self.moved
@@ -143,7 +143,7 @@ class WrittenWeights:
             self._is_restored, self._begun, self._begun_sampled = True, self._versions(), self._samples.taken()
 
     def _is_as_left(self, left: np.ndarray | list[torch.Tensor]) -> bool:
-        """Returns whether the weights are those right after the last update again."""
+        """Returns whether the weights are again as they were right after the last update."""
         if isinstance(left, list):
             return bool(left) and not self._samples.num_changed(left)
         return np.array_equal(self._look().resolve()["bits"][self._is_trained], left)
@@ -153,16 +153,16 @@ class WrittenWeights:
         return self._versions() != self._begun or bool(self._samples.num_changed(self._begun_sampled))
 
     def phases(self, weights: np.ndarray) -> dict[Phase, np.ndarray]:
-        """Returns what a record keeps of a step that is over, if the script has written weights.
+        """Returns what a record keeps about weights that the script has written in a finished step.
 
         Args:
-            weights: Those with which the next step begins.
+            weights: The weights with which the next step begins.
         """
         found: dict[Phase, np.ndarray] = {}
         self._left = None
         for phase, pending in ((UPDATED, self._updated), (MOVED, self.moved)):
             stats = pending.resolve() if pending is not None else None
-            if stats is None or len(stats) != len(weights):  # tensors were added since
+            if stats is None or len(stats) != len(weights):  # tensors have been added
                 continue
             if phase == MOVED or (stats["bits"] != weights["bits"])[self._is_trained].any():
                 found[phase] = stats
@@ -175,7 +175,7 @@ class WrittenWeights:
         self._expected = self._recorder.number + _EXPECTED
 
     def end_step(self) -> dict[str, int]:
-        """Returns the counts of a step, and begins the next one."""
+        """Returns the counts of a step, and begins the next step."""
         now, before, recorder = self._versions(), self._after, self._recorder
         num_changed = 0 if before == now else sum(map(operator.ne, before, now))
         if self._sampled and self._updated is None:
@@ -194,7 +194,7 @@ class WrittenWeights:
 
 
 def _is_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Returns whether two tensors can be compared; a script may cast its model, or move it."""
+    """Returns whether two tensors can be compared, which fails after a script casts or moves its model."""
     return (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
 
 
