@@ -1,1 +1,1 @@
-"""What every framework shares: the workload, how runs are judged, the runtime. Imports no framework."""
+"""The code that all frameworks share: the workload, the judging of runs, the runtime. It imports no framework."""

@@ -1,4 +1,4 @@
-"""Which examples a step trains on: the same sequence of global batches for every strategy and number of devices."""
+"""The examples that a step trains on: the same sequence of global batches for every strategy and number of devices."""
 
 import dataclasses
 import hashlib
@@ -13,17 +13,17 @@ from samestep.common.keys import example_keys
 from samestep.common.mesh import Mesh
 
 DIGESTED_BATCHES = 20
-"""How many batches are digested: few, so runs of any length can be compared. Another seed, start or way to draw shows in the
-first batch."""
+"""How many batches are digested. They are few, so runs of any length can be compared. Another seed, start or way to draw shows in
+the first batch."""
 
 
 class Chunk(NamedTuple):
     """One of several equal parts.
 
     Attributes:
-        index: Which part.
+        index: The number of the part, from 0.
         count: The number of parts.
-        is_zigzag: Whether it consists of two pieces, one as far from the start as the other is from the end, instead of one.
+        is_zigzag: Whether it consists of two pieces instead of one: the first as far from the start as the second from the end.
     """
 
     index: int = 0
@@ -31,7 +31,7 @@ class Chunk(NamedTuple):
     is_zigzag: bool = False
 
     def pieces(self, size: int) -> tuple[range, ...]:
-        """Returns the places of the chunk among `size`, a multiple of its count, or of twice its count if it is a zigzag."""
+        """Returns the places of the chunk among `size`, a multiple of its count, or of twice the count if it is a zigzag."""
         if not self.is_zigzag:
             own = self.within(size)
             return (range(own.start, own.stop),)
@@ -59,7 +59,7 @@ class BatchPart(NamedTuple):
 
         Args:
             mesh: All devices.
-            rank: The place of this one.
+            rank: The place of the device among them.
             is_zigzag: Whether positions are cut so that each part has early and late ones.
         """
         examples, positions = (Chunk(mesh.part(rank, cut), mesh.parts(cut)) for cut in ("examples", "positions"))
@@ -72,7 +72,7 @@ class BatchPart(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the first of them."""
+        """Returns whether it is the first of them."""
         return self.examples.index == self.positions.index == 0
 
     def split(self, index: int, count: int) -> "BatchPart":
@@ -99,7 +99,7 @@ class Batch:
         inputs: The data set's training inputs [examples, ...].
         targets: The data set's training targets [examples, ...].
         first: The place of its first example in the GLOBAL batch, if it is a part of one.
-        gathering: Records what is gathered, if it is observed.
+        gathering: Records which examples are gathered; None if nothing does.
     """
 
     step: int
@@ -139,8 +139,8 @@ class Batch:
         """Gathers a part of the batch, contiguous and in global order.
 
         Args:
-            part: Which part. The number of examples must be a multiple of its count, and that of positions what `Chunk.pieces`
-                asks for.
+            part: The part. The number of examples must be a multiple of its count; for that of positions, see
+                `Chunk.pieces`.
 
         Returns:
             Inputs and targets, each [examples of the part, positions of the part, ...], freshly gathered.
@@ -159,8 +159,8 @@ class Batch:
 def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, start: int = 0) -> Iterator[Batch]:
     """Yields the endless sequence of global batches, from step `start` on.
 
-    Each epoch is one permutation of the examples, drawn from (seed, epoch) alone, so a run that continues at a stored step sees
-    what an uninterrupted one would have seen. The incomplete batch at an epoch's end is dropped.
+    Each epoch is one permutation of the examples, drawn from (seed, epoch) only, so a run that continues at a stored step sees
+    the batches that an uninterrupted one would have seen. The incomplete batch at an epoch's end is dropped.
 
     Args:
         inputs: [examples, ...].
@@ -180,7 +180,7 @@ def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, start
 
 
 def digest_order(num_examples: int, size: int, seed: int, start: int = 0) -> str:
-    """Returns the SHA-256 of which examples the first batches hold, and in which order.
+    """Returns the SHA-256 digest of the examples in the first batches and their order.
 
     Args:
         num_examples: The number of examples of the data set.

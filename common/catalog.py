@@ -1,4 +1,4 @@
-"""Looking strategies up, without importing their frameworks."""
+"""Looks up strategies without importing their frameworks."""
 
 import dataclasses
 import importlib
@@ -16,12 +16,12 @@ from samestep.common.workload.saved import SavedLists
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FrameworkInfo:
-    """What a framework's catalogue says of the framework itself.
+    """The part of a framework's catalogue that describes the framework itself.
 
     Attributes:
         module: The module to look for; found without importing it.
         extra: The extra of this package that installs it, or "" if it is always installed.
-        environment: What has to be set before its import.
+        environment: The environment variables to set before its import.
         strategies: Its strategies, in the order of tables. The row of a strategy is `ROW` in the file of its name in the
             catalogue, which is only read when it is needed.
         preload: The modules that a fork server imports before it forks.
@@ -82,7 +82,7 @@ def strategy_info(framework: str, strategy: str) -> StrategyInfo:
 
 
 def row_module(framework: str, strategy: str) -> str:
-    """Returns the module of the catalogue that says what a strategy is.
+    """Returns the name of the catalogue's module that holds the row of a strategy.
 
     Args:
         framework: The framework's key in FRAMEWORKS.
@@ -103,7 +103,7 @@ def require(framework: str) -> str:
         The name of its module.
 
     Raises:
-        Unavailable: It is not; the message has the install line.
+        Unavailable: The framework is not installed; the message has the install line.
     """
     info = framework_info(framework)
     if importlib.util.find_spec(info.module) is None:
@@ -133,7 +133,7 @@ def lacks(framework: str, strategy: str) -> str:
 
     Args:
         framework: A key of FRAMEWORKS.
-        strategy: Its name.
+        strategy: The name of the strategy.
     """
     try:
         require_row(framework, strategy)
@@ -180,7 +180,7 @@ def foreign_option(framework: str, info: StrategyInfo, name: str, others: Iterab
     Args:
         framework: The framework of the strategy.
         info: The strategy's row.
-        name: The option, as a field is named.
+        name: The name of the option, as that of its field.
         others: What may stand beside the strategy's own options where this one was given.
     """
     if name in flags(RunConfig):

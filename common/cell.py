@@ -1,4 +1,4 @@
-"""A cell: which configuration is run. The only place that reads and writes `framework:strategy+option=value`."""
+"""A cell, which names the configuration of a run. Only this module reads and writes `framework:strategy+option=value`."""
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ CELL_FIELDS = tuple(name for name, field in flags(RunConfig).items() if field.me
 class Cell:
     """A strategy, and what a row sets for it: its options, techniques, its mesh, fields of a request, and workload sizes.
 
-    No name belongs to two of these, so a cell keeps them as one list, in the order in which the user wrote them.
+    No name belongs to two of these kinds, so a cell keeps them as one list, in the order in which the user wrote them.
 
     Attributes:
         framework: A key of FRAMEWORKS.
@@ -36,8 +36,8 @@ class Cell:
         """Reads `framework:strategy+option=value+technique=value+devices=4+width=64+mesh=axis=size,axis=size`.
 
         Args:
-            text: The spelling; the framework may be left out where only one has the strategy.
-            default_framework: The framework that is meant where several have the strategy.
+            text: The spelling; the framework may be left out if only one has the strategy.
+            default_framework: The framework that is meant if several have the strategy.
 
         Raises:
             ConfigError: The text is not spelled like this, or there is no such framework or strategy.
@@ -63,7 +63,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The strategy alone: `torch:ddp`."""
+        """The strategy without settings, such as `torch:ddp`."""
         return f"{self.framework}:{self.strategy}"
 
     @property
@@ -73,7 +73,7 @@ class Cell:
 
     @property
     def is_oracle(self) -> bool:
-        """Whether it is the oracle, which the others are compared with."""
+        """Returns whether it is the oracle, with which the others are compared."""
         return self.name == ORACLE
 
     def get(self, name: str) -> str | None:
@@ -113,7 +113,7 @@ class Cell:
 
         Args:
             base: The rest of the request.
-            options: Options of the strategy that were given beside the cell.
+            options: Options of the strategy that were given in addition to the cell.
 
         Raises:
             ConfigError: There is no such setting, or no such value of it.
@@ -147,7 +147,7 @@ def parse_cells(flag: str, text: str) -> list[Cell]:
     """Reads cells that are separated by commas; a comma before `axis=` belongs to the mesh of a cell.
 
     Args:
-        flag: Where they were given.
+        flag: The flag that gave them, for messages.
         text: As in `torch:ddp,torch:hybrid+mesh=pipe=2,tensor=2,tf:mirrored`.
 
     Raises:
@@ -178,7 +178,7 @@ def _owner(text: str, strategy: str, default: str | None) -> str:
 
 
 def _kind_of(word: str) -> str:
-    """Says what a word names that names no strategy; "" if nothing."""
+    """Returns a sentence on what a word names that is not a strategy; "" if it names nothing."""
     if word in FRAMEWORKS:
         return "It is a framework."
     from samestep.common.workload.published import PUBLISHED  # here, like the next: --help imports no NumPy

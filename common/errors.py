@@ -1,4 +1,4 @@
-"""What can go wrong, each with its exit code. The message of an error is the one line that the user reads."""
+"""The errors of samestep, each with its exit code. The message of an error is the one line that the user reads."""
 
 import difflib
 import itertools
@@ -27,7 +27,7 @@ def printable(text: str, kept: str = "") -> str:
 
 
 def one_line(message: str) -> str:
-    """Makes a message one line that is short enough to read, since a value that it quotes may have any length and content."""
+    """Makes a message one line that is short enough to read, since the values that it quotes may have any length and content."""
     shortened = message if len(message) <= 10_000 else f"{message[:5_000]} ... {message[-5_000:]}"
     words = (
         word if len(word) <= _LONG_WORD else f"{word[:60]}...{word[-20:]}" for word in printable(shortened).split(" ")
@@ -39,16 +39,16 @@ def one_line(message: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Returns what an error says first: its first line, and the next where that one names only a layer of Keras or a graph."""
+    """Returns the first line of an error, with the next ones if the first only names a layer of Keras or a graph."""
     try:
         lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()] or [""]
-    except Exception:  # their own class
+    except Exception:  # of the user's own class
         lines = ["an error that cannot be printed"]
     return " ".join(lines[: 3 if lines[0].endswith(":") else 1 + lines[0].startswith(_KERAS)])
 
 
 class SamestepError(Exception):
-    """Any error of ours, with the exit code that it ends a command with."""
+    """Any error of ours, with the exit code with which it ends a command."""
 
     exit_code = 1
 
@@ -68,7 +68,7 @@ class Unavailable(SamestepError, RuntimeError):
     exit_code = 3
 
     def __init__(self, message: str, *others: str) -> None:
-        """Makes one line of what is lacking.
+        """Makes one line from what is missing.
 
         Args:
             message: What the machine lacks.
@@ -118,26 +118,26 @@ def unknown(what: str, value: str, choices: Iterable[str], hint: str = "", owner
         value: What the user wrote.
         choices: Every valid name.
         hint: A further sentence.
-        owner: A sentence that says what does have that name. It is then no misspelling, and no other name is suggested.
+        owner: A sentence on what does have that name. The name is then not a misspelling, and no other one is suggested.
 
     Returns:
         An error whose one line names the value, the nearest choice and all choices.
     """
-    choices = [choice for choice in choices if choice != value]  # one that is valid elsewhere only is no offer here
+    choices = [choice for choice in choices if choice != value]  # one that is valid only elsewhere is not offered
     nearest = [] if owner else _nearest(value[:_LONG_WORD], choices)
     guess = f"Did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
     return ConfigError(" ".join(filter(None, (f"unknown {what} '{value}'.", guess, owner, hint, _offer(choices)))))
 
 
 def _nearest(value: str, choices: Sequence[str]) -> Sequence[str]:
-    """Returns what a word may stand for: by its first letters, as `--lr`, then one slip away, a word in it, or what is alike."""
+    """Returns what a word may stand for: choices with its initials, as `--lr`, one slip away, with that word, or similar."""
     letters = value.lstrip("-")
     words = {each: re.findall("[a-z0-9]+", each) for each in choices}
     initials = [each for each in choices if letters == "".join(word[0] for word in words[each])]
     spelled = {each.lstrip("-"): each for each in choices}
     least = 0.51 if value.startswith("-") else 0.5  # of the letters: `ft` for `tf` has half of them in order
     alike = difflib.get_close_matches(letters, spelled, n=max(1, len(spelled)), cutoff=least)
-    order = list(spelled)  # decides where two are as near
+    order = list(spelled)  # decides if two are equally near
     nearest = sorted(
         (each for each in alike if _is_near(letters, each)), key=lambda each: (_slips(letters, each), order.index(each))
     )[:1]

@@ -14,7 +14,7 @@ FieldValues = dict[str, typing.Any]
 """Values of fields of a dataclass by name, each of its field's type."""
 Owner = typing.TypeVar("Owner")
 MAX_STEPS = 10**9
-"""The most steps of a run: a result lists the loss of every step, which would be 20 GB."""
+"""The most steps of a run, whose result lists the loss of every step and would then take 20 GB."""
 MAX_FACTOR = 10**6
 """The largest factor of a gradient: a float32 still holds the product."""
 
@@ -186,10 +186,10 @@ def read_value(owner: type, field: str, text: str, prefix: str = "--") -> Scalar
     """Reads a value as the type that a dataclass declares for the field.
 
     Args:
-        owner: A dataclass type; the field may be str, int, float or bool, or one of them or None.
-        field: A field of it.
+        owner: A dataclass type; the field may be a str, int, float or bool, and may also allow None.
+        field: The name of a field of it.
         text: What the user wrote.
-        prefix: What stands before the field's name where the user gives it.
+        prefix: The characters before the field's name in the user's spelling, for messages.
 
     Raises:
         ConfigError: The text is not of that type.
@@ -226,7 +226,7 @@ def read_fields(owner: type[Owner], values: Mapping[str, Scalar]) -> Owner:
     """
     own = {name: value for name, value in values.items() if name in flags(owner)}
     read = {name: read_value(owner, name, v) if isinstance(v, str) else v for name, v in own.items()}
-    for name, value in read.items():  # first: what an owner checks of itself relies on their types
+    for name, value in read.items():  # first, since an owner's own checks rely on their types
         _check_field(owner, name, value)
     return owner(**read)
 

@@ -14,10 +14,10 @@ class Conventions:
     """How a framework behaves where frameworks differ, mostly with a user's model.
 
     Attributes:
-        name: Its name in sentences.
+        name: Its name in messages.
         modules: The modules that only its workers may import.
         followed: The module whose import starts its recorder in a recorded script.
-        steps: What its recorder takes for a step of a script.
+        steps: What its recorder counts as a step of a script.
         formats: The formats of a state that only it writes.
         holds_complex: How a complex number is held as real ones.
         not_trained: How a number is kept that is not trained.

@@ -1,4 +1,4 @@
-"""Which examples of each batch a process actually gathers, noted where it gathers them, for the ledger of examples."""
+"""Records which examples of each batch a process actually gathers, for the ledger of examples."""
 
 import dataclasses
 import hashlib
@@ -14,7 +14,7 @@ class GatheredPart(NamedTuple):
     Attributes:
         start: The first place.
         stop: The place after the last.
-        position: Which of the equal parts of the positions, from 0.
+        position: The number of one of the equal parts of the positions, from 0.
         positions: The number of these parts.
     """
 
@@ -53,23 +53,23 @@ def digest_examples(digest: "hashlib._Hash", step: int, indices: np.ndarray) -> 
 
 
 class Gathering:
-    """Notes what `Batch.rows` hands out."""
+    """Records which examples `Batch.rows` returns."""
 
     def __init__(self) -> None:
-        """Has noted nothing."""
+        """Starts without records."""
         self._noted: dict[int, dict[tuple[int, int, int, int], np.ndarray]] = {}
         self._parts: tuple[GatheredPart, ...] = ()
         self._first, self._end, self._digest = 0, 0, hashlib.sha256()
         self._done: list[GatheredSteps] = []
 
     def note(self, step: int, start: int, indices: np.ndarray, position: tuple[int, int]) -> None:
-        """Notes what is gathered at the moment.
+        """Notes which examples are being gathered.
 
         Args:
             step: The step.
             start: The first place in the GLOBAL batch.
             indices: The examples in the places from there on.
-            position: Which part of their positions, and the number of parts.
+            position: The number of the part of their positions, from 0, and the number of parts.
         """
         self._noted.setdefault(step, {})[(start, len(indices), *position)] = indices
 
@@ -100,7 +100,7 @@ class Gathering:
 
 
 def _runs(places: list[int], position: tuple[int, int]) -> list[GatheredPart]:
-    """Makes parts of places; neighbours go together."""
+    """Makes parts from places; neighbours are in the same part."""
     ends = [place for place, following in zip(places, [*places[1:], None], strict=True) if following != place + 1]
     starts = [places[0], *(place for before, place in itertools.pairwise(places) if place != before + 1)]
     return [GatheredPart(start, end + 1, *position) for start, end in zip(starts, ends, strict=True)]

@@ -1,4 +1,4 @@
-"""The keys of examples, which decide everything random about them: a function of (seed, step, GLOBAL example) alone.
+"""The keys of examples, which decide everything random about them: a function of (seed, step, GLOBAL example) only.
 
 They come from a 32-bit mixing function in 64-bit integers, whose products stay below 2^63. It is written with operators that
 Python's integers, NumPy's arrays and the tensors of both frameworks have, so each computes it on its own device.
@@ -45,7 +45,7 @@ def fold(key: int, number: Integers, shift: Shift = operator.rshift) -> Integers
 
     Args:
         key: The key of 32 bits.
-        number: Below 2^32.
+        number: The number, below 2^32.
         shift: As for `mix`.
     """
     return mix((number + mix(key ^ _START)) & BITS, shift)
@@ -58,7 +58,7 @@ def example_keys(seed: int, step: int, first: int, count: int) -> np.ndarray:
         seed: The seed of the run.
         step: The number of the step, from 0.
         first: The place of the first example in the global batch.
-        count: How many there are.
+        count: The number of examples.
     """
     of_step = fold(fold(fold(0, seed & BITS), seed >> 32), step)
     return fold(of_step, np.arange(first, first + count, dtype=np.int64))

@@ -27,7 +27,7 @@ class Footprint:
         optimizer_dtype: The type of the optimizer state, as measured; "" if there is none.
         residuals_bytes: What compression keeps from one exchange to the next.
         allocated_peak_bytes: The most bytes of tensors that the device's own allocator held at once in the observed step; None
-            where it does not count them, as that of CPU cores, and of DTensor and parameter servers in TensorFlow.
+            if it does not count them, as on CPU cores, and with DTensor and parameter servers in TensorFlow.
         count: How many consecutive devices have this footprint; only predictions have more than one.
     """
 
@@ -98,8 +98,8 @@ class Send:
         ranks: The number of ranks or devices along it; 0 if that is not known.
         bytes: Payload of all `count` of them: the tensors handed over, not what the wire adds.
         count: How many there are.
-        to: The receiver of a message: a rank, a device, or a role one of which receives it, such as "worker"; "" for a
-            collective. For a pull, the one that is asked.
+        to: The receiver of a message: a rank, a device, or the role of several processes, one of which receives it, such as
+            "worker"; "" for a collective. For a pull, it is the one that is asked.
         source: The sender, in the same way, or the root of a broadcast; for several broadcasts the root of each, separated by
             commas. "" is the process that records it, or an unknown root.
         at: When it was handed over, as `time.time()`; None if only the order is known, or if it is predicted.
@@ -122,12 +122,12 @@ class Send:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The source of each of its `count`."""
+        """The source of each of the `count` sends."""
         return tuple(self.source.split(",")) if "," in self.source else (self.source,) * self.count
 
 
 def in_order(sends: Iterable[Send]) -> tuple[Send, ...]:
-    """Makes one record of equal sends that follow each other; for a step with too many, one record for each kind."""
+    """Merges equal sends that follow each other into one record; in a step with too many, all sends of a kind."""
     runs = itertools.groupby(sends, lambda send: (*send.kind, send.bytes / send.count))
     told = tuple(_together(tuple(run)) for _, run in runs)
     if len(told) <= MOST_SENDS:
@@ -177,12 +177,12 @@ class Ledger:
 
     @property
     def state_bytes(self) -> int | None:
-        """The state of the device that holds most; None without devices."""
+        """The bytes of state on the device that holds the most; None without devices."""
         return max((each.state_bytes for each in self.footprints), default=None)
 
     @property
     def activations_bytes(self) -> int | None:
-        """The activations of the device that keeps most; None where nobody counted or predicts them."""
+        """The bytes of activations on the device that keeps the most; None if they were neither counted nor predicted."""
         kept = (each.activations_bytes for each in self.footprints if each.activations_bytes is not None)
         return max(kept, default=None)
 
@@ -199,7 +199,7 @@ class Collective:
     Attributes:
         name: As the compiler calls it, such as "all-reduce".
         count: How many of them a step has; one may carry many tensors.
-        bytes: What they are handed, together.
+        bytes: The bytes that all of them together are given.
     """
 
     name: str
@@ -212,13 +212,13 @@ class Compiled:
     """A training step compiled for hardware that was not present, for one core, in the compiler's own figures.
 
     Attributes:
-        topology: What it was compiled for.
+        topology: The hardware for which it was compiled.
         argument_bytes: State and batch, padded as the hardware holds them; if it does not fit, without padding.
-        temporary_bytes: Everything that lives within the step only; None if it does not fit, like the next two.
+        temporary_bytes: Everything that lives only within the step; None, like the next two, if it does not fit.
         code_bytes: The program.
         flops: The floating-point operations of one step.
         collectives: The collectives between the cores; none if it does not fit.
-        needed_bytes: The memory it takes, all in all.
+        needed_bytes: The memory that it takes in total.
         hbm_bytes: The memory that the compiler grants it.
         fits: Whether that is enough.
         compiler: The compiler that reported this.
@@ -237,7 +237,7 @@ class Compiled:
 
     @property
     def shortage(self) -> str:
-        """How much memory a step that does not fit needs, and how much there is; "" if it fits."""
+        """The memory that a step that does not fit needs, and the memory that there is, in words; "" if it fits."""
         generation = self.topology.partition(":")[0]
         return "" if self.fits else f"needs {gib(self.needed_bytes)}, {generation} has {gib(self.hbm_bytes)}"
 

@@ -14,7 +14,7 @@ class MemoryClass:
         name: Its name in every table and sentence.
         kind: The class of its shapes in a style sheet.
         held: Its bytes on a device; None if they were neither counted nor predicted.
-        title: What a legend calls it, which has room for more; its name unless given.
+        title: A longer name for legends; "" if `name` is used there as well.
     """
 
     name: str

@@ -15,13 +15,13 @@ Dimension = Literal["examples", "positions", "parameters", "stacked", "features"
 
 
 class Axis(NamedTuple):
-    """What a mesh axis cuts into parts, and how far apart its neighbours are.
+    """The dimensions that a mesh axis cuts into parts, and how far apart its neighbours are.
 
     Attributes:
         cuts: What is cut: the batch by examples or by the positions of each, the parameters at rest, layers that are
             stacked side by side (experts), the model inside its layers (by features) or between them.
-        order: The place of the axis in the ranks' order. The axis with the highest varies fastest: its neighbours share
-            a machine. Axes are applied to a model in the order layers, features, then examples and parameters.
+        order: The place of the axis in the ranks' order. The axis with the highest place varies fastest, so its neighbours
+            share a machine. Axes are applied to a model in the order layers, features, then examples and parameters.
     """
 
     cuts: tuple[Dimension, ...]
@@ -37,9 +37,9 @@ AXES = {
     "pipe": Axis(("layers",), 0),
 }
 SPLITS_MODEL: tuple[Dimension, ...] = ("layers", "features", "positions", "stacked")
-"""What axes cut in a model while it computes, in the order in which they are applied."""
+"""The dimensions of a model that axes cut while it computes, in the order in which the axes are applied."""
 HEADS, GATHER, RING = "heads", "gather", "ring"
-"""What attention layers may exchange along `context`: heads for positions, or keys and values."""
+"""The exchanges of attention layers along `context`: of heads for positions, or of keys and values."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Mesh:
         return math.prod(size for _, size in self.axes)
 
     def axis(self, name: str) -> int:
-        """Returns the size of one axis; an axis that is not there has size 1."""
+        """Returns the size of one axis; an axis that the mesh does not have has size 1."""
         for each, size in self.axes:  # a search asks a million times
             if each == name:
                 return size
@@ -91,35 +91,35 @@ class Mesh:
 
         Args:
             count: The number of replicas, which take different examples and have the same parameters.
-            shards: The shards of each, which take other examples as well.
+            shards: The number of shards of each, which take different examples as well.
             split: Further axes with their sizes.
         """
         sizes = {"data": count, "shard": shards, **split}
         return cls(tuple((name, size) for name, size in sizes.items() if size > 1) or (("data", 1),))
 
     def cutting(self, *cuts: Dimension) -> "Mesh":
-        """Returns the mesh of those axes that cut one of some things; a mesh of one device if there are none."""
+        """Returns the mesh of the axes that cut any of these dimensions; a mesh of one device if there are none."""
         axes = tuple((name, size) for name, size in self.axes if {*cuts} & {*AXES[name].cuts})
         return Mesh(axes) if axes else Mesh.of_replicas(1)
 
     @property
     def data(self) -> int:
-        """The replicas of each device's parameters that take other examples."""
+        """The number of replicas of each device's parameters, which take different examples."""
         return self.axis("data")
 
     @property
     def shard(self) -> int:
-        """The devices over which parameters, gradients and optimizer state are sharded."""
+        """The number of devices over which parameters, gradients and optimizer state are sharded."""
         return self.axis("shard")
 
     @property
     def tensor(self) -> int:
-        """The devices over which layers are split inside."""
+        """The number of devices over which each layer is split."""
         return self.axis("tensor")
 
     @property
     def pipe(self) -> int:
-        """The devices over which the model is split between its layers."""
+        """The number of devices over which the model is split between its layers."""
         return self.axis("pipe")
 
     @functools.cached_property
@@ -128,15 +128,15 @@ class Mesh:
         return self.parts("examples")
 
     def parts(self, cut: Dimension) -> int:
-        """Returns the number of parts into which something is cut, along all axes that cut it."""
+        """Returns the number of parts into which a dimension is cut, along all axes that cut it."""
         return math.prod(size for name, size in self.axes if cut in AXES[name].cuts)
 
     def part(self, rank: int, cut: Dimension) -> int:
-        """Returns which of these parts a device has.
+        """Returns the number of the part of a dimension that a device has.
 
         Args:
             rank: The place of the device among all.
-            cut: What is cut.
+            cut: The dimension.
         """
         part = 0
         for name, size, stride in self._strides():
@@ -171,18 +171,18 @@ class Mesh:
 
     @functools.cached_property
     def batch_axes(self) -> tuple[str, ...]:
-        """The axes of several devices along which the batch is cut, so that gradients are summed, in the ranks' order."""
+        """The axes of several devices along which the batch is cut, and gradients are therefore summed, in the ranks' order."""
         return self._several({"examples", "positions"})
 
     @functools.cached_property
     def replica_axes(self) -> tuple[str, ...]:
-        """Those of the batch axes along which every device has the same parameters, apart from experts."""
+        """The batch axes along which every device has the same parameters, apart from experts."""
         cutting = self._several({"parameters", "features", "layers"})
         return tuple(name for name in self.batch_axes if name not in cutting)
 
     @functools.cached_property
     def expert_replica_axes(self) -> tuple[str, ...]:
-        """Those of the replica axes along which every device has the same experts as well."""
+        """The replica axes along which every device has the same experts as well."""
         return tuple(name for name in self.replica_axes if "stacked" not in AXES[name].cuts)
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""The objects of this process."""
+"""Finds the objects of this process."""
 
 import contextlib
 import gc
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def objects_of(*classes: type) -> list[Any]:
-    """Returns all objects of some classes and of those below them.
+    """Returns all objects of some classes and their subclasses.
 
-    It looks at types and not at attributes of objects, since some objects compute those. The oldest generation comes first;
-    otherwise the order of two objects would depend on when garbage was collected between them.
+    It looks at types and not at attributes of objects, since some objects compute their attributes. The oldest generation comes
+    first; otherwise the order of two objects would depend on when garbage was collected between them.
     """
     objects = [each for generation in (2, 1, 0) for each in gc.get_objects(generation)]
     kinds = {kind for kind in {type(each) for each in objects} if issubclass(kind, classes)}
@@ -21,7 +21,7 @@ def objects_of(*classes: type) -> list[Any]:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Pauses garbage collection while many lasting objects are made: each collection would look through all of them."""
+    """Pauses garbage collection while many lasting objects are made, since each collection would search all of them."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Makes the spec of the requested optimizer, and refuses it where a strategy would take another step with it."""
+"""Makes the spec of the requested optimizer, and refuses it if a strategy would take a different step with it."""
 
 import math
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
     """Makes the spec of the optimizer of a request.
 
     Args:
-        config: What was asked for.
+        config: The request.
         workload: What is trained.
 
     Raises:
-        ConfigError: It is the user's own, and the file has none that the framework's strategies can use.
+        ConfigError: The user's own is requested, but their file has none that the framework's strategies can use.
     """
     name = config.optimizer or next(iter(workload.learning_rates))
     if name != USER:
@@ -42,10 +42,10 @@ def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
 
 
 def check_optimizer(run: Run) -> None:
-    """Refuses an optimizer that takes another step on parts of parameters, where parameters are cut.
+    """Refuses an optimizer that takes a different step on parts of parameters, if parameters are cut.
 
     Raises:
-        ConfigError: Parameters are cut, and the optimizer takes another step.
+        ConfigError: Parameters are cut, and the optimizer takes a different step.
     """
     optimizer = run.optimizer
     is_sharded = math.prod(map(run.mesh.parts, ("parameters", "features", "stacked"))) > 1
@@ -61,14 +61,14 @@ def check_optimizer(run: Run) -> None:
 
 
 def _check_own(run: Run, is_sharded: bool) -> None:
-    """Refuses the user's optimizer where experiments showed that it makes another step of what each device has.
+    """Refuses the user's optimizer if experiments showed that it takes a different step on what each device has.
 
     Args:
         run: What is to be trained.
-        is_sharded: Whether parameters are sharded tensors, which know of their other shards.
+        is_sharded: Whether parameters are sharded tensors, which have access to their other shards.
 
     Raises:
-        ConfigError: It does.
+        ConfigError: It takes a different step.
     """
     found = run.workload.model.facts.optimizer
     assert found is not None
@@ -79,10 +79,10 @@ def _check_own(run: Run, is_sharded: bool) -> None:
 
 
 def refuse_some(run: Run) -> None:
-    """Refuses the user's optimizer where each device updates some of the parameters, if it takes another step on them.
+    """Refuses the user's optimizer if it takes a different step on some of the parameters, which is what each device updates.
 
     Raises:
-        ConfigError: It does.
+        ConfigError: It takes a different step.
     """
     found = run.workload.model.facts.optimizer
     if run.optimizer.name == USER and run.num_devices > 1 and found is not None:

@@ -16,11 +16,11 @@ Arrays = dict[str, "np.ndarray"]
 RESIDUAL, SUM_RESIDUAL = "residual", "sum_residual"
 """Prefixes of parameter names in the local state: what an exchange left out of the rank's own gradient, and of a sum."""
 WEIGHT, SHARED, OUTER = "weight", "shared", "outer"
-"""The same for local steps: the rank's own weights, those that its period began with, and the outer optimizer's momentum."""
+"""The same for local steps: the rank's own weights, those with which its period began, and the outer optimizer's momentum."""
 OF_PARAMETERS = (RESIDUAL, SUM_RESIDUAL, WEIGHT, SHARED, OUTER)
 """The local arrays that have the shape of the parameter."""
 SKIPPED = "skipped_steps"
-"""In the local state: the steps whose updates a loss scaler skipped."""
+"""The name in the local state of the steps whose updates a loss scaler skipped."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class TrainState:
         step: How many steps have been taken.
         params: Parameter name -> array.
         slots: Optimizer state: its name (as in `OptimizerSpec.state`) -> parameter name -> array.
-        buffers: What the model keeps beside its parameters, such as running statistics: neutral name -> array.
+        buffers: What the model keeps in addition to its parameters, such as running statistics: neutral name -> array.
         local: What each rank keeps for itself, such as residuals or a scaler: one mapping name -> array for each rank, or none.
             It is restored only on the same number of devices and otherwise reset.
         skipped: How many of the steps took no update, because their gradients overflowed in fp16.
@@ -77,7 +77,7 @@ def whole(path: str, array: "np.ndarray") -> StatePiece:
     """Makes a piece that is a whole array.
 
     Args:
-        path: Where it is in the state.
+        path: The path of the array in the state.
         array: The array.
     """
     return StatePiece(path, (0,) * array.ndim, array.shape, array)
@@ -85,7 +85,7 @@ def whole(path: str, array: "np.ndarray") -> StatePiece:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """What a program actually ran on, as it found out itself.
+    """The hardware on which a program actually ran, as the program found out itself.
 
     Attributes:
         note: Its devices, in words.
@@ -104,7 +104,7 @@ class Program(Protocol):
     Every method is collective: all processes call it in the same order. Only what rank 0 returns counts.
 
     Attributes:
-        hardware: What it actually ran on.
+        hardware: The hardware on which it actually ran.
     """
 
     hardware: Hardware

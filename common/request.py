@@ -36,7 +36,7 @@ _HALF = {
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 """The largest relative error of rounding a number."""
 KEPT_WEIGHTS = tuple(name for name in UNIT_ROUNDOFF if name not in DTYPES)
-"""The types in which `--weights` may keep parameters, beside masters in float32."""
+"""The types in which `--weights` may keep parameters, with master weights in float32."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,12 +185,12 @@ class Launch:
 
     @property
     def traces(self) -> bool:
-        """Whether steps are recorded."""
+        """Returns whether steps are recorded."""
         return self.trace or self.profile
 
     @property
     def of_reference(self) -> "Launch":
-        """The launch of the run that takes the reference's steps, with a longer timeout than a run's."""
+        """The launch of the run that takes the reference's steps, with a timeout of at least a minute."""
         return dataclasses.replace(self, out=None, timeout_seconds=max(self.timeout_seconds, 60.0))
 
     @property
@@ -200,23 +200,23 @@ class Launch:
 
     @property
     def needs_state(self) -> bool:
-        """Whether the final state of the run is needed, to be judged or to be kept."""
+        """Returns whether the final state of the run is needed, to be judged or to be kept."""
         return self.keep_state or self.parity is not False
 
 
 @dataclasses.dataclass(frozen=True)
 class StrategyOptions:
-    """The base of every strategy's dataclass of options: what is asked of all of them, as of a strategy that has no such option.
+    """The base of every strategy's dataclass of options, with the values of a strategy that lacks an option.
 
     Attributes:
         schedule: The schedule of its pipeline, a key of `SCHEDULES`; "" for a strategy that has none.
-        microbatches: The number of micro-batches that its pipeline cuts an accumulation step into.
-        attention_exchange: What attentions exchange along the axis `context`.
+        microbatches: The number of micro-batches into which its pipeline cuts an accumulation step.
+        attention_exchange: What attention layers exchange along the axis `context`.
         is_zigzag: Whether a rank has early and late positions, see `Chunk`.
-        gathers_keys: Whether keys and values come to the queries, and attention is computed once more for its backward pass.
+        gathers_keys: Whether keys and values are gathered, and attention is computed again in the backward pass.
         sequence_parallel: Whether norms and residuals are cut along the sequence.
-        shard_optimizer: Whether replicas spread the optimizer state of what they all have.
-        is_serial: Whether one update for the global batch is made after the other.
+        shard_optimizer: Whether replicas share out the optimizer state of the parameters that all of them have.
+        is_serial: Whether a step makes one update on the global batch, and not one for each worker.
     """
 
     schedule = ""
@@ -231,7 +231,7 @@ class StrategyOptions:
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig(Launch, Features, TrainedConfig):  # which has the fields of its last base first
-    """One run, as asked for. Crosses process boundaries as `config.json`; None means the workload's own default."""
+    """The request for one run. It crosses process boundaries as `config.json`; None means the workload's own default."""
 
     options: dict[str, Scalar] = dataclasses.field(default_factory=dict)
     techniques: Techniques = dataclasses.field(default_factory=Techniques)

@@ -26,7 +26,7 @@ def parse(config: RunConfig) -> Run:
     """Makes a run from a request; every run that is started is made here.
 
     Args:
-        config: As asked for; None stands for a default.
+        config: The request; None stands for a default.
 
     Raises:
         ConfigError: The request is wrong.
@@ -50,7 +50,7 @@ def parse_prediction(config: RunConfig, weights: str | None = None) -> Run:
     """Makes a run that is only predicted: it may have many more devices or a published model, and its data are not read.
 
     Args:
-        config: As asked for; None stands for a default.
+        config: The request; None stands for a default.
         weights: One of KEPT_WEIGHTS, or None.
 
     Raises:
@@ -114,7 +114,7 @@ def _checked(run: Run) -> Run:
 
 
 def _check_words(config: RunConfig) -> None:
-    """Refuses a bandwidth, or how often a run saves, that is spelled wrongly."""
+    """Refuses a bandwidth, or an interval at which a run saves, that is spelled wrongly."""
     from samestep.common.flag_words import (  # here, like the next one: few requests have them
         read_bandwidth,
         read_interval,
@@ -127,7 +127,7 @@ def _check_words(config: RunConfig) -> None:
 
 
 def _most_devices(config: RunConfig) -> int:
-    """Returns how many devices an elastic run begins with; 0 of any other."""
+    """Returns how many devices an elastic run begins with; 0 for any other run."""
     if config.elastic is None:
         return 0
     from samestep.common.flag_words import read_devices
@@ -158,10 +158,10 @@ def _check_features(config: RunConfig, info: StrategyInfo, workload: Workload) -
 
 
 def as_config(run: Run, launch: Launch) -> RunConfig:
-    """Returns the complete request that a run is parsed from: what `config.json` holds.
+    """Returns the complete request from which a run is parsed, which `config.json` holds.
 
     Args:
-        run: A checked request.
+        run: The run.
         launch: How it is started.
     """
     given: FieldValues = dataclasses.asdict(launch)
@@ -229,7 +229,7 @@ def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int)
 
 
 def _check_devices(run: Run) -> None:
-    """Refuses several devices where a row has one; but the oracle also computes what each of several would have."""
+    """Refuses several devices for a row that runs on one, unless the oracle computes what each of several would compute."""
     has_shares = run.framework == ORACLE_FRAMEWORK and (bool(counts_devices(run.techniques)) or takes_shares(run))
     if not run.strategy.axes and run.mesh.size > 1 and not has_shares:
         others = ", ".join(row.name for row in strategies_of(run.framework) if row.axes)

@@ -47,7 +47,7 @@ class ProcessSpec:
     Attributes:
         role: Its name in logs and messages, such as "rank-0" or "ps-1".
         environment: Its identity and the others' addresses, with placeholders for hosts and ports.
-        serves: Whether it never finishes by itself and is stopped when the others are done.
+        serves: Whether it only serves: it never finishes on its own, and is stopped when the others are done.
         expendable: Whether the run continues if it dies, as long as another such process is left.
     """
 
@@ -119,7 +119,7 @@ class Run(Features, Generic[Options]):
 
     @property
     def arithmetic(self) -> str:
-        """The type in which forward and backward are computed: mixed precision's, or the dtype."""
+        """The dtype of the forward and backward passes: that of mixed precision, or the run's."""
         return self.techniques.arithmetic(self.dtype)
 
     @property
@@ -129,7 +129,7 @@ class Run(Features, Generic[Options]):
 
     @property
     def asked(self) -> StrategyOptions:
-        """Its options, as far as every strategy answers for them."""
+        """The options that every strategy has."""
         return self.options
 
     @property
@@ -147,7 +147,7 @@ class Run(Features, Generic[Options]):
         return at_step(self.optimizer, self.techniques, step)
 
     def described(self) -> dict[str, object]:
-        """Returns every field as plain values: two runs whose descriptions are equal train the same numbers in the same way."""
+        """Returns every field as plain values; runs with equal descriptions compute the same numbers in the same way."""
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for name, value in plain.items():
             if dataclasses.is_dataclass(value) and not isinstance(value, type | StrategyInfo | Workload):
@@ -166,7 +166,7 @@ class Formula:
     Attributes:
         quantity: "state" or "activations" (bytes of the device that holds most), "sent" (bytes of all processes) or "idle"
             (share of a step).
-        value: What the formula gives for the run.
+        value: The value of the formula for the run.
         text: The formula, in the letters of `docs/predicting.md`.
         source: The publication.
     """
@@ -190,12 +190,12 @@ class StrategyInfo:
         hardware: The hardware that it is meant for.
         axes: The mesh axes that it supports; the first takes `--devices`. If empty, it runs on one device only.
         topology: The processes that a run needs.
-        cost: What a step costs: memory, exchanges, bytes on the wire.
+        cost: The cost of a step: memory, exchanges, bytes on the wire.
         cost_as_measured: The cost of the observed step, given also what `Program.measures` returned in each process, if what a
             step sends and keeps depends on the data; None if it does not.
         cost_at: The cost of a step for the devices at each place along `pipe`; None if all devices send alike.
-        routes: (process, process) -> the bytes that the first sends to the second in a step; nothing where none are predicted.
-        textbook: What textbooks say about state, bytes sent and idle time.
+        routes: (process, process) -> the bytes that the first sends to the second in a step; empty if none are predicted.
+        textbook: The textbooks' formulas for state, bytes sent and idle time.
         backend: The backend of its exchanges between CPUs: "memory", "gloo", "grpc" or "tensorpipe".
         reference: The API that it demonstrates.
         status: What the maintainers of that API say about it.
@@ -204,7 +204,7 @@ class StrategyInfo:
         measures: The quantities that `Program.measures` returns.
         dtypes: The dtypes it can train in.
         cuts_parameters: Whether devices update parts of parameters although no axis of its mesh cuts them.
-        scales_loss: Whether it scales the loss where gradients in two bytes would vanish.
+        scales_loss: Whether it scales the loss if gradients in two bytes would vanish.
         emulation: What runs instead if its hardware is missing, in words; "" if the strategy runs anywhere.
         synchronous: Whether every step waits for every device under these options, so parity is promised.
         varies: Why two runs of one command may differ in their bits with these options on CPU cores; "" if they do not.
@@ -212,7 +212,7 @@ class StrategyInfo:
         refuses: Technique, or feature of a model -> why the strategy cannot take it.
         needs: Raises a ConfigError for a run that the strategy cannot train.
         available: Raises Unavailable if this machine lacks something for the run other than packages.
-        package: A package that it needs besides its framework; the extra that installs it has the same name.
+        package: A package that it needs in addition to its framework; the extra that installs it has the same name.
         danger_of_open_ports: Who can connect to its processes if there is no private network, and what they can then do beyond
             disturbing a run, as a clause; `{ports}` stands for the known ports.
     """

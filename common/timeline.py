@@ -25,10 +25,10 @@ class Activity:
     Attributes:
         device: Its place among the devices of the process.
         lane: One of `LANES`; the device is idle outside of all activities.
-        name: A phase of the step, or the operation that sends; "" where a framework does not say which phase it was.
+        name: A phase of the step, or the operation that sends; "" if the framework does not say which phase it was.
         start_ns: Like `end_ns`, as `time.time_ns()`.
         end_ns: When it ended. A transfer ends once its data have arrived, or are handed over.
-        peer: The number in the group of the process that a message goes to or comes from.
+        peer: The number in the group of the process to which a message goes or from which it comes.
         receives: Whether it is the receiving end of a message.
         stage: The stage of a pipeline.
         microbatch: The microbatch of a pipeline.
@@ -47,7 +47,7 @@ class Activity:
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """What one process recorded in its traced steps.
+    """The recording of one process in its traced steps.
 
     Attributes:
         steps: Their starts and ends, as `time.time_ns()`.
@@ -65,7 +65,7 @@ profile."""
 
 
 def busy(activities: Sequence[Activity], start_ns: int, end_ns: int) -> list[Activity]:
-    """Returns the activities in which a device computed or prepared in a step, without overlaps and with short gaps closed.
+    """Returns the activities in which a device computed or got data in a step, without overlaps and with short gaps closed.
 
     Args:
         activities: The activities of one device; sends, and everything outside of the step, are ignored.
