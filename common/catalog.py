@@ -181,7 +181,7 @@ def foreign_option(framework: str, info: StrategyInfo, name: str, others: Iterab
         framework: The framework of the strategy.
         info: The strategy's row.
         name: The name of the option, as that of its field.
-        others: What may stand beside the strategy's own options where this one was given.
+        others: The names that are valid where it was given, in addition to the strategy's own options.
     """
     if name in flags(RunConfig):
         return ConfigError(

@@ -136,7 +136,7 @@ def _kinds(owner: type, field: str) -> tuple[type, ...]:
 
 
 def split_list(text: str, said: str, word: str, example: str, between: str = ",") -> list[str]:
-    """Splits a list at its commas; blanks beside a comma do not count.
+    """Splits a list at its commas, ignoring blanks around them.
 
     Args:
         text: What the user wrote.

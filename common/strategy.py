@@ -16,7 +16,7 @@ from samestep.common.workload.workload import Workload
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """Whether a strategy splits something.
+    """The answer to the question whether a strategy splits something.
 
     Attributes:
         answer: The answer in one word.

@@ -17,7 +17,7 @@ class SegmentExchange(NamedTuple):
     Attributes:
         layer: The number of the layer of the segment at which it takes place.
         send: The send of one rank.
-        is_needed: Whether the backward pass of the segment needs it, so that a recomputation repeats it.
+        is_needed: Whether the backward pass of the segment needs it. A recomputation then repeats it.
     """
 
     layer: int

@@ -177,7 +177,7 @@ _FACTORS: Mapping[str, tuple[Callable[[int], float], str]] = {
     GATHER: (lambda count: 6 * (count - 1), "6 (c - 1) L a w"),
     RING: (lambda count: 6 * count - 4, "(6 c - 4) L a w"),
 }
-"""How many times the activations of a block all devices send, by the kind of exchange."""
+"""Kind of exchange -> how often all devices send the activations of a block, given their number, and the formula."""
 HOOKS = AxisHooks(
     textbook=_textbook,
     refuse=refuse,

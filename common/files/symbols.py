@@ -47,7 +47,7 @@ class _Reader(pickle._Unpickler):
         return type(name, (Symbol,), {"name": f"{module}.{name}"})
 
     def persistent_load(self, pid: object) -> object:
-        """Returns what stands for an object outside of the pickle."""
+        """Returns the id of an object that is not in the pickle."""
         return pid
 
     def load_tuple(self) -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 LEAST_CORE_SECONDS = 1.0
-"""The core time from which shares are computed. The kernel counts ticks of a few milliseconds, so that after some hundred ticks
-a share is accurate to a few percent."""
+"""The least core time of which shares are computed. The kernel counts ticks of a few milliseconds; with some hundred ticks, a
+share is accurate to a few percent."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 
 _STATED_SUMS = 2
-"""How many sums, in each phase, a batch normalization takes that every mirror states."""
+"""The number of sums that a batch normalization of our models takes in each phase."""
 
 
 def stated_sums(run: Run, phase: str) -> dict[str, Send]:

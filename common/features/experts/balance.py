@@ -21,7 +21,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, num_positions
 
 BALANCED = "+experts= with +balance= above 0"
-"""What asks for the loss, in messages."""
+"""The settings that ask for the loss, in the words of messages."""
 NOT_ROUNDED = "it rounds the router's scores, and a token between two experts may then take the other one"
 """The reason why a mixture of experts takes no technique that rounds a pass, under any row."""
 AS_WRITTEN = "it needs shapes that are known before a step, and how many tokens an expert takes is not known"

@@ -24,7 +24,7 @@ CLOCK_SECONDS = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Arrival:
-    """What a process writes for the others when it arrives.
+    """The arrival of a process, which it writes down for the others.
 
     Attributes:
         nonce: A random number, different each time that a process is started.

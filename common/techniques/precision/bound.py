@@ -48,7 +48,7 @@ MASTERS_IN_TWO_BYTES = (
     "the parameters themselves are kept in two bytes: updates that are smaller than their last bit are lost"
 )
 _SPARE_BITS = 13
-"""How many significant bits float32 (24) has more than fp16 (11), which has more than bf16."""
+"""By how many significant bits float32 (24) exceeds fp16 (11), which has more than bf16."""
 
 
 def gradient_error(run: Run) -> float:

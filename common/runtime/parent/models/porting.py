@@ -153,7 +153,7 @@ def accept(folder: Path, case: PortCase, names: Sequence[str], trace: Trace) -> 
         names: The names of the accepted differences.
         trace: Runs traces again.
     """
-    from samestep.common.porting.accepting import compensate  # here: it needs SciPy, which a run does without
+    from samestep.common.porting.accepting import compensate  # here: it needs SciPy, which a run does not
     from samestep.common.porting.port_verdict import judge_port
 
     amended, said = Amendments(), list[str]()
@@ -209,7 +209,7 @@ def decide(
         names: The names of the accepted differences.
         trace: Runs traces again.
     """
-    from samestep.common.porting.port_verdict import reach  # here: it needs SciPy, which a run does without
+    from samestep.common.porting.port_verdict import reach  # here: it needs SciPy, which a run does not
 
     for pair in case.matching.pairs:
         for change in pair.other_changes:

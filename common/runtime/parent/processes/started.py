@@ -1,4 +1,4 @@
-"""What this process has started and not ended yet, and how it defers signals while it starts or ends something.
+"""Keeps track of what this process has started and not ended yet, and defers signals while it starts or ends something.
 
 Code that is about to report that nothing is left running has to look here first.
 """
