@@ -1,7 +1,7 @@
-"""How large the code is, as a reader meets it: `python -m benchmarks.code_size [FOLDER]`.
+"""Measures the size of the code as a reader sees it: `python -m benchmarks.code_size [FOLDER]`.
 
-Counts the product's files (tests and benchmarks are not among them): lines of code without docstrings, comments and
-blank lines; lines per function, its signature and docstring left out; lines per file; how much is annotated.
+It counts the product's files, without tests and benchmarks: lines of code without docstrings, comments and blank lines; lines
+per function without signature and docstring; lines per file; and how much is annotated.
 """
 
 import ast
@@ -24,11 +24,11 @@ class Size:
 
     Attributes:
         path: The file.
-        lines: All its lines.
-        code_lines: Those that hold code.
-        functions: Name and lines of the body of each function.
-        annotated: How many arguments and results have a type.
-        annotatable: How many could have one.
+        lines: The number of all lines.
+        code_lines: The number of lines with code.
+        functions: The name and the number of lines in the body of each function.
+        annotated: The number of arguments and results with a type.
+        annotatable: The number of arguments and results that could have one.
     """
 
     path: Path
@@ -40,7 +40,7 @@ class Size:
 
 
 def measure(path: Path) -> Size:
-    """Counts one file."""
+    """Returns the size of one file."""
     source = path.read_text()
     nodes = [*ast.walk(ast.parse(source))]
     code = _code_lines(source, nodes)
@@ -54,7 +54,7 @@ def measure(path: Path) -> Size:
 
 def _code_lines(source: str, nodes: Sequence[ast.AST]) -> set[int]:
     statements = (node for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-    # Strings that stand alone: docstrings, those behind attributes included.
+    # Docstrings are strings that are statements, including those after attributes.
     docstrings = {line for node in statements for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     tokens = (t for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type not in _LAYOUT)
     return {line for t in tokens for line in range(t.start[0], t.end[0] + 1)} - docstrings
@@ -67,7 +67,7 @@ def _annotatable(node: Function) -> Iterator[ast.expr | None]:
 
 
 def product(root: Path) -> list[Size]:
-    """Every file of the product below a checkout's root."""
+    """Returns the sizes of all files of the product in a checkout."""
     return [measure(path) for folder in PRODUCT for path in sorted((root / folder).rglob("*.py"))]
 
 

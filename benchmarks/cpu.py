@@ -1,9 +1,9 @@
-"""What a step of a whole run costs in processor time, here and in another checkout.
+"""Measures what a step of a whole run costs in processor time, here and in another checkout.
 
-`python -m benchmarks.cpu OLD [torch:ddp ...]` runs the command of both versions, a long run and a short one each, and
-prints for each cell the processor seconds of a step (all processes, user and system, the long run less the short one) and
-the median ratio of here over there with its 95 % interval. Both run at the same time on the same half of the cores, and
-take turns there every few milliseconds: whatever slows these cores down slows both. The halves change from pair to pair.
+`python -m benchmarks.cpu OLD [torch:ddp ...]` runs the command of both versions, each with a long and a short run. For each cell
+it prints the processor seconds of a step (of all processes, user and system, the long run minus the short one) and the median
+ratio of here to there with its 95 % interval. Both versions run at the same time on the same half of the cores and take turns
+every few milliseconds, so anything that slows these cores slows both. The halves change from pair to pair.
 """
 
 import argparse
@@ -22,13 +22,13 @@ from samestep.common.request import RunConfig
 HERE = Path(__file__).parents[1]
 CELLS = ["torch:single", "torch:ddp", "tf:single"]
 SHORT, LONG, PAIRS = 200, 5200, 10
-"""A run of 200 steps has its parts found in as many profiled steps as a longer one, so they are no part of the difference."""
+"""A run of 200 steps has as many profiled steps as a longer one, so those cancel in the difference."""
 MODULES = ("samestep", "experiments.run")
-"""How the command is started now, and how it was before there was a package `samestep`."""
+"""The module of the command now, and before there was a package `samestep`."""
 
 
 def main() -> None:
-    """Every cell, in pairs."""
+    """Measures every cell, in pairs of both versions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path, help="the other checkout")
     parser.add_argument("cells", nargs="*", default=CELLS)
@@ -49,25 +49,25 @@ def _half(number: int) -> list[int]:
 
 
 def seconds_of_a_step(checkouts: Sequence[Path], cell: str, cores: Sequence[int]) -> list[float]:
-    """Processor seconds of a step of each version.
+    """Returns the processor seconds of a step of each version.
 
     Args:
         checkouts: The versions.
-        cell: What to run.
-        cores: That all of them share.
+        cell: The cell to run.
+        cores: The cores that all versions share.
     """
     long, short = (processor_seconds(checkouts, cell, steps, cores) for steps in (LONG, SHORT))
     return [(whole - start) / (LONG - SHORT) for whole, start in zip(long, short, strict=True)]
 
 
 def processor_seconds(checkouts: Sequence[Path], cell: str, steps: int, cores: Sequence[int]) -> list[float]:
-    """Returns what the command of each version, and all that it starts, takes of the processor. They run at the same time.
+    """Returns the processor seconds of the command of each version and all its processes, run at the same time.
 
     Args:
         checkouts: The versions.
-        cell: What to run.
-        steps: How many.
-        cores: That all of them share.
+        cell: The cell to run.
+        steps: The number of steps.
+        cores: The cores that all versions share.
     """
     with tempfile.TemporaryDirectory() as scratch:
         started = [

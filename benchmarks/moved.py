@@ -1,7 +1,8 @@
-"""Whether anything moved: the float64 losses and the final state of this version and another, bit for bit.
+"""Checks whether the float64 losses and the final state of this version and another are the same, bit for bit.
 
-`python -m benchmarks.moved OLD [CELL ...] [--store DIR]` runs the command of both versions, every row and some twenty cells with
-techniques and features by default, and prints a line a cell. What the other version gave is kept in DIR, so it runs once.
+`python -m benchmarks.moved OLD [CELL ...] [--store DIR]` runs the command of both versions, by default for every row and for some
+twenty cells with techniques and features, and prints a line per cell. The results of the other version are kept in DIR, so it
+runs only once.
 """
 
 import argparse
@@ -57,7 +58,7 @@ class Losses(BaseModel):
 
 
 def main() -> None:
-    """Every cell, in both versions."""
+    """Compares every cell in both versions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path, help="the other checkout")
     parser.add_argument("cells", nargs="*", help="only these (default: all)")
@@ -77,7 +78,7 @@ def main() -> None:
 
 
 def _kept(old: Path, cell: str, workload: str, store: Path | None) -> str:
-    """Returns the digest of the other version, from the store if it is there."""
+    """Returns the digest of the other version, from the store if the store has it."""
     if store is None:
         return _digest(old, cell, workload)
     file = store / hashlib.sha256(f"{cell} {workload}".encode()).hexdigest()[:24]
@@ -88,7 +89,7 @@ def _kept(old: Path, cell: str, workload: str, store: Path | None) -> str:
 
 
 def _digest(checkout: Path, cell: str, workload: str) -> str:
-    """Returns the digest of everything that a run computed; or how it ended without a result."""
+    """Returns the digest of everything that a run computed, or how it ended if it has no result."""
     config = Cell.parse(cell).apply_to(RunConfig())
     devices = ["--devices", "2"] if strategy_info(config.framework, config.strategy).axes else []
     if config.strategy == "hybrid":

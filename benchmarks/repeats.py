@@ -1,7 +1,7 @@
-"""Whether two runs of one command have the same bits: the loss of every step, and every array of the state.
+"""Checks whether two runs of one command have the same bits in every loss and every array of the state.
 
-`python -m benchmarks.repeats [torch:ddp ...]` runs each synchronous row twice, on 2 devices and on 4, and prints a line a
-pair. A row of one device has but that.
+`python -m benchmarks.repeats [torch:ddp ...]` runs each synchronous row twice, on 2 devices and on 4, and prints a line per
+pair. A row for one device runs only on that.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ WORKLOAD = "mnist-cnn+filters=4+hidden=16"
 
 
 def main(chosen: list[str]) -> None:
-    """Every pair of every row."""
+    """Runs every pair of every row."""
     equal = count = 0
     with Launcher() as launcher:
         for framework, row in catalogue():
@@ -46,7 +46,7 @@ def main(chosen: list[str]) -> None:
 
 
 def _bits(launcher: Launcher, asked: RunConfig) -> tuple[object, ...]:
-    """Everything that a run computed."""
+    """Returns everything that a run computed."""
     with tempfile.TemporaryDirectory() as scratch:
         asked = dataclasses.replace(asked, out=str(Path(scratch, "run")))
         run, launch = parse(asked), launch_of(asked)

@@ -1,1 +1,1 @@
-"""What writes the tables and pictures of the README and docs."""
+"""Writes the tables and pictures of the README and of docs/."""

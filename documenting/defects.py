@@ -1,7 +1,7 @@
-"""What samestep found wrong in the frameworks: `python -m documenting.defects [NAME]`.
+"""Shows the defects that samestep found in the frameworks: `python -m documenting.defects [NAME]`.
 
 Each defect is one script in `torch_impl/defects/` or `tf_impl/defects/` that runs alone. It prints what it sees and ends
-with an assertion of what should hold: the defect is present if that assertion fails. `docs/found.md` shows every script.
+with an assertion of what should hold, and the defect is present if that assertion fails. `docs/found.md` shows every script.
 """
 
 import ast
@@ -29,10 +29,10 @@ class Defect:
     """A defect, as its script describes it.
 
     Attributes:
-        script: The file.
+        script: The file of the script.
         summary: What is wrong, in one line.
         advice: What to do about it.
-        packages: Its framework, and what else beyond the standard library the script imports.
+        packages: The framework, and the other packages outside the standard library that the script imports.
     """
 
     script: Path
@@ -42,7 +42,7 @@ class Defect:
 
 
 def defects() -> dict[str, Defect]:
-    """Every defect by its name, which is that of its script."""
+    """Returns all defects by name, which is the name of the script."""
     scripts = [(script, name) for name in FRAMEWORKS for script in (mirror_folder(name) / "defects").glob("*.py")]
     found = [_read(script, framework_info(name).module) for script, name in scripts]
     return {defect.script.stem: defect for defect in sorted(found, key=lambda defect: defect.script.stem)}
@@ -64,7 +64,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Lists the defects, or looks for one of them in the installed version.
+    """Lists the defects, or looks for one of them in the installed versions.
 
     Raises:
         SamestepError: There is no such defect, its framework is not installed, or its script failed.
@@ -86,14 +86,14 @@ def look_for(defect: Defect) -> bool:
     """Runs the script of a defect and prints what it sees.
 
     Returns:
-        Whether the installed version has the defect.
+        Whether the installed versions have the defect.
 
     Raises:
         Unavailable: A package is not installed; the message has the install line.
-        WorkerFailed: The script failed otherwise than by its assertion.
+        WorkerFailed: The script failed in another way than by its assertion.
     """
     _require(defect.packages)
-    print(f"{defect.summary}\n", flush=True)  # what the script prints follows
+    print(f"{defect.summary}\n", flush=True)  # before what the script prints
     failure = _run(defect.script)
     versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in defect.packages)
     print(
@@ -122,7 +122,7 @@ def _run(script: Path) -> str:
             raise WorkerFailed(
                 f"{script.name} did not end within {TIMEOUT_SECONDS} s; run it alone: {script}"
             ) from None
-    stderr = re.sub(r"^\[rank\d+\]: ", "", done.stderr, flags=re.MULTILINE)  # torch marks whose traceback it is
+    stderr = re.sub(r"^\[rank\d+\]: ", "", done.stderr, flags=re.MULTILINE)  # torch prefixes the rank of a traceback
     place = rf'File "{re.escape(str(script))}", line \d+, in <module>\n'
     failed = re.search(place + r"(?:    .*\n)+AssertionError: (.*)", stderr)
     if done.returncode and not failed:

@@ -18,7 +18,7 @@ _ADVANCE = 8.43
 """The width of a character of 14 pixels in the usual monospaced fonts."""
 PROMPT = "$ samestep demo"
 _MOST_SECONDS, _PAUSE = 10.0, 6.0
-"""How long the picture takes at most, whatever the machine, and how long its last line stays."""
+"""The longest duration of the picture on any machine, and how long its last line stays, in seconds."""
 _STYLE = """
 text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #1f2328; white-space: pre; }
 rect { fill: #f6f8fa; stroke: #d1d9e0; }
@@ -48,10 +48,10 @@ def watch() -> list[tuple[float, str]]:
 
 
 def draw(lines: Sequence[tuple[float, str]]) -> str:
-    """Returns the picture: a terminal whose lines appear one after the other, again and again; all at once without motion.
+    """Returns the picture: a terminal whose lines appear one by one, in a loop, or all at once if motion is reduced.
 
     Args:
-        lines: When each appears, and its text.
+        lines: Each line with the seconds after which it appears.
     """
     last = lines[-1][0] or 1.0
     scale = min(1.0, _MOST_SECONDS / last)
@@ -76,7 +76,7 @@ def draw(lines: Sequence[tuple[float, str]]) -> str:
 
 
 def shown(picture: str) -> list[str]:
-    """Returns those lines of the output that the picture shows."""
+    """Returns the lines of the output that a picture shows."""
     return [unescape(text) for text in re.findall(r"<text [^>]*>(.*)</text>", picture)]
 
 

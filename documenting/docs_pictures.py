@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/: `python -m documenting.docs_pictures [CELL ...]`; every row, unless some are named."""
+"""Draws the pictures of docs/: `python -m documenting.docs_pictures [CELL ...]`; without cells, those of every row."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 _MESHES = {"torch:hybrid": "+mesh=pipe=2,tensor=2", "tf:dtensor": "+mesh=tensor=2"}
-"""Rows with several axes show what is theirs: several at once, or another one than the rows before them."""
+"""The meshes that show what is particular about rows with several axes."""
 
 
 def cells() -> list[str]:
-    """Returns the cell of each row that has a picture: all but the oracle's."""
+    """Returns the cell of each row that has a picture, i.e. of all but the oracle."""
     names = [f"{framework}:{row.name}" for framework, row in catalogue() if framework != "numpy"]
     return [name + _MESHES.get(name, "") for name in names]
 
@@ -41,7 +41,7 @@ def place(cell: str) -> Path:
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved_1f1b", "zbv_zero_bubble")
 _LARGE = dataclasses.replace(SMALL, workload="synthetic-mlp+width=768+layers=9", batch_size=512, trace=True)
-"""What a pipeline is traced on: its passes take longer than its messages."""
+"""The request of a traced pipeline, whose passes take longer than its messages."""
 
 
 def schedule_place(schedule: str) -> Path:
@@ -57,11 +57,11 @@ def trace_schedule(launcher: "Launcher", schedule: str, like: RunConfig = _LARGE
     """Traces a pipeline of two ranks with four micro-batches.
 
     Args:
-        launcher: Starts its processes.
+        launcher: The launcher that starts the processes.
         schedule: One of `SCHEDULES`.
-        like: What is trained.
+        like: The request, apart from the schedule and the devices.
     """
-    from samestep.common.run import parse  # here: --help imports no NumPy
+    from samestep.common.run import parse  # imported here, because --help imports no NumPy
 
     config = Cell.parse(f"torch:pp+microbatches=4+schedule={schedule}").apply_to(
         dataclasses.replace(like, devices=DEVICES)
@@ -75,10 +75,10 @@ def trace_schedule(launcher: "Launcher", schedule: str, like: RunConfig = _LARGE
 
 
 def draw_schedule(launcher: "Launcher", schedule: str) -> str:
-    """Draws a schedule as it was traced; returns the text of a file.
+    """Traces and draws a schedule; returns the text of the file.
 
     Args:
-        launcher: Starts the run.
+        launcher: The launcher that starts the run.
         schedule: One of `SCHEDULES`.
     """
     trace = trace_schedule(launcher, schedule)
@@ -88,7 +88,7 @@ def draw_schedule(launcher: "Launcher", schedule: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Draws what can run here; the picture of what cannot stays as it is."""
+    """Draws the rows that can run here, and leaves the pictures of others unchanged."""
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
 
     FOLDER.mkdir(exist_ok=True)

@@ -11,14 +11,14 @@ from samestep.experiments import explore
 from samestep.experiments.cli.ending import run_command
 
 ROWS = "torch:fsdp", "tf:mirrored"
-"""What is shown, at the third exchange of the step."""
+"""The rows that the picture shows, at the third exchange of the step."""
 DIGEST = FOLDER / "explorer.json"
-"""Of the page as it was when the picture was taken: a test computes it again."""
+"""The file with the digest of the page when the picture was taken; a test computes it again."""
 _EXCHANGE, _WIDTH, _HEIGHT = 3, 1200, 980
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Takes the picture in both schemes, and notes down what it shows.
+    """Takes the picture in both color schemes, and stores a digest of what it shows.
 
     Raises:
         Unavailable: There is no browser.
@@ -38,9 +38,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def digest(page: str) -> str:
-    """Returns a digest of what a page shows of both rows, with looks of its own; other rows are left out.
+    """Returns a digest of what a page shows of both rows and of its own styles; other rows are left out.
 
-    The style sheet of all pages is left out as well: `page_pictures` says when that has changed.
+    The style sheet of all pages is left out as well, because `page_pictures` notices when it has changed.
 
     Args:
         page: The text of the page.

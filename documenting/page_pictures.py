@@ -1,6 +1,6 @@
 """Takes the pictures of the page for the README and docs/: `python -m documenting.page_pictures [DIRECTORY ...]`.
 
-They are of runs that are kept beside them. Directories of comparisons that are named replace these runs.
+They show runs that are kept next to them. If directories of comparisons are given, these replace the kept runs.
 """
 
 import contextlib
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 RUNS = FOLDER / "report-runs.tar.xz"
 DIGESTS = FOLDER / "report.json"
-"""Of each section as it was when its picture was taken: a test computes them again."""
+"""The file with the digest of each section when its picture was taken; a test computes them again."""
 SHOWN = ("verdict", "rows", "parity", "losses", "speed", "step-parts", "memory", "wire")
-"""The sections that have a picture; the first two are on those of the README."""
+"""The sections that have a picture; the first two are on the pictures of the README."""
 _KEPT = ("compare.toml", "config.json", "metrics.jsonl", "result.json", "error.json")
 _ALLOWED = frozenset({"busy", "cores"})
-"""The machine had other work, and strategies of one device have one core."""
+"""The confounds that are accepted: the machine had other work, and strategies on one device have one core."""
 _WIDTH, _HEIGHT = 1200, 1250
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Keeps the runs that are named, takes all pictures, and notes down what they show.
+    """Keeps the given runs, takes all pictures, and stores digests of what they show.
 
     Raises:
         Unavailable: There is no browser.
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def keep(directories: Sequence[Path]) -> None:
-    """Keeps what a report needs of comparisons."""
+    """Stores the files of comparisons that a report needs."""
     with tarfile.open(RUNS, "w:xz") as archive:
         for directory in directories:
             for file in sorted(path for path in directory.rglob("*") if path.name in _KEPT):
@@ -62,7 +62,7 @@ def unpack(scratch: Path) -> "Loaded":
     Args:
         scratch: An empty folder to put them into.
     """
-    from samestep.experiments.page.loading import load  # here, like those below: it takes NumPy
+    from samestep.experiments.page.loading import load  # imported here, like those below, because it needs NumPy
 
     with tarfile.open(RUNS) as archive:
         archive.extractall(scratch / "runs", filter="data")
@@ -70,7 +70,7 @@ def unpack(scratch: Path) -> "Loaded":
 
 
 def digests(loaded: "Loaded") -> Mapping[str, str]:
-    """Returns what each picture shows, as a digest: the section, and the style sheet."""
+    """Returns the digest of what each picture shows: the section and the style sheet."""
     from samestep.experiments.page.page import SECTIONS
     from samestep.experiments.page.rendering import HERE
 
@@ -82,10 +82,10 @@ def digests(loaded: "Loaded") -> Mapping[str, str]:
 
 @contextlib.contextmanager
 def chromium() -> Iterator["Browser"]:
-    """Opens a browser that takes pictures; it opens nothing but files of ours.
+    """Makes a context with a browser that takes pictures; it opens only our own files.
 
     Raises:
-        Unavailable: There is none.
+        Unavailable: There is no browser.
     """
     try:
         from playwright.sync_api import sync_playwright
@@ -109,7 +109,7 @@ def _take(loaded: "Loaded", file: Path) -> None:
 
 
 def _shoot(browser: "Browser", file: Path, scheme: Literal["light", "dark"]) -> None:
-    """The top of the page; and in light colours each section, as far as its first figure goes."""
+    """Takes pictures of the top of the page and, in light colors, of each section up to its first figure."""
     opened = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme=scheme)
     opened.goto(file.as_uri())
     opened.screenshot(path=FOLDER / f"report-{scheme}.png")

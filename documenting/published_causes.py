@@ -1,8 +1,8 @@
 """Writes why published steps took longer than predicted: `python -m documenting.published_causes`.
 
-It is a sentence for each figure that is far off, as far as the tables of its publisher tell; `samestep predict --validate`
-prints it. What two rows of a table differ in is told in numbers. Where no other row tells, it is what the publishers say of
-their runs, of which nothing is predicted.
+It writes a sentence for each figure that is far off, as far as the publisher's tables explain it; `samestep predict --validate`
+prints the sentence. A difference between two rows of a table is given in numbers. If no other row explains a figure, the sentence
+is what the publishers say about their runs, which is not predicted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,12 +33,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def text() -> str:
-    """Returns the file as the published tables and today's predictions have it."""
+    """Returns the text of the file, computed from the published tables and the current predictions."""
     return _HEADING + tomli_w.dumps({name: causes() for name, causes in _CAUSES.items()})
 
 
 def torchtitan_causes() -> dict[str, str]:
-    """Returns figure -> cause, of Llama 3.1 on GPUs of 500 W, and of the memory that PyTorch reserved."""
+    """Returns figure -> cause for Llama 3.1 on GPUs of 500 W, and for the memory that PyTorch reserved."""
     by_row = {each.row: each for each in published_steps("torchtitan")}
     causes = _causes(torchtitan(), published_steps("torchtitan"), lambda step: _of_torchtitan(step, by_row))
     reserved = "PyTorch reserves more than it allocates, and what it allocates is predicted"
@@ -63,7 +63,7 @@ def _of_torchtitan(step: PublishedStep, by_row: dict[str, PublishedStep]) -> Ite
 
 
 def llm_foundry_causes() -> dict[str, str]:
-    """Returns the same of MPT on H100, of which many rows are there on A100 as well."""
+    """Returns figure -> cause for MPT on H100, for which many rows were also published on A100."""
     on_a100 = {each.name: each for each in llm_foundry_a100()}
 
     def cause(step: PublishedStep) -> Iterator[str]:
@@ -78,7 +78,7 @@ def llm_foundry_causes() -> dict[str, str]:
 
 
 def llm_foundry_a100_causes() -> dict[str, str]:
-    """Returns the same of MPT on A100."""
+    """Returns figure -> cause for MPT on A100."""
 
     def cause(step: PublishedStep) -> Iterator[str]:
         for other in published_steps("llm-foundry-a100"):
@@ -98,7 +98,7 @@ def llm_foundry_a100_causes() -> dict[str, str]:
 
 
 def megatron_causes() -> dict[str, str]:
-    """Returns the same of GPT on A100, split along tensor, pipe and data."""
+    """Returns figure -> cause for GPT on A100, split along tensor, pipe and data."""
     compared = megatron_a100()
     near = max(abs(each.error) for each in compared if abs(each.error) <= FAR)
     clause = f"DeepSpeed's pipeline of that time; Megatron's own of the same model, split alike, is predicted within {near:.0%}"
@@ -108,7 +108,7 @@ def megatron_causes() -> dict[str, str]:
 def _causes(
     compared: Sequence[Compared], steps: Sequence[PublishedStep], cause: Callable[[PublishedStep], Iterator[str]]
 ) -> dict[str, str]:
-    """Returns figure -> cause of the seconds that are far off."""
+    """Returns figure -> cause for the seconds that are far off."""
     by_name = {f"{step.row}: seconds": step for step in steps}
     far = [each.name for each in compared if abs(each.error) > FAR and each.name in by_name]
     return {name: "; ".join(cause(by_name[name])) for name in far}

@@ -13,7 +13,7 @@ from samestep.experiments.comparing.quantity import MARK
 from samestep.experiments.printing.text import common_unit, github, in_unit, large_number, percent_off
 
 GB = 10**9
-"""What the papers count in."""
+"""The bytes of a GB, in which the papers count."""
 STAGES = {"torch:ddp": "data", "torch:zero1": "data", "torch:zero2": "shard", "torch:fsdp": "shard"}
 """The rows that stand for ZeRO's stages 0 to 3, with the axis that each takes."""
 NUM_RANKS = (4, 64, 1024)
@@ -25,14 +25,14 @@ MESHES = (
     ("gpt3-175b", "torch:hybrid+schedule=1f1b+microbatches=24+mesh=data=64,pipe=8,tensor=8"),
     ("mt-nlg-530b", "torch:hybrid+schedule=1f1b+microbatches=120+mesh=data=16,pipe=35,tensor=8"),
 )
-"""Published models, on the meshes of their papers where these name one."""
+"""Published models, on the meshes of their papers if these name one."""
 
 
 def predicted(workload: str, cell: str, **given: Scalar) -> Prediction:
     """Predicts a published model with weights in two bytes over NCCL.
 
     Args:
-        workload: Its name.
+        workload: The name of the model's workload.
         cell: The row, with its mesh.
         **given: Further fields of the request.
     """
@@ -41,7 +41,7 @@ def predicted(workload: str, cell: str, **given: Scalar) -> Prediction:
 
 
 def zero() -> str:
-    """ZeRO's stages on 7.5 billion parameters: GB on a device by the paper's formula, and as our rows hold them."""
+    """Returns the table of ZeRO's stages for 7.5 billion parameters: GB per device by the paper's formula and in our rows."""
     rows = []
     for ranks in NUM_RANKS:
         for cell, axis in STAGES.items():
@@ -56,7 +56,7 @@ def zero() -> str:
 
 
 def giants() -> str:
-    """Published models: parameters, and what a device holds and sends."""
+    """Returns the table of published models: their parameters, and what a device holds and sends."""
     found = [predicted(*each) for each in MESHES]
     headers, columns = ["model", "parameters", "row", "mesh"], []
     for name, of in {
@@ -82,10 +82,10 @@ def sources() -> str:
 
 
 def errors(page: str) -> str:
-    """Returns how far what was measured is from what was predicted, from the table of results in docs/strategies.md.
+    """Returns the table of differences between measured and predicted values in the results of docs/strategies.md.
 
     Args:
-        page: Its text.
+        page: The text of docs/strategies.md.
     """
     table = re.search(r"<!-- results -->(.*)<!-- /results -->", page, re.DOTALL)
     assert table is not None
@@ -98,7 +98,7 @@ def errors(page: str) -> str:
 
 
 def _error(cell: str) -> str:
-    """Returns how far apart the two numbers of a cell are: measured, and predicted in parentheses."""
+    """Returns the difference between the two numbers of a cell, the measured one and the predicted one in parentheses."""
     pair = re.fullmatch(rf"([\d.,]+) \(([\d.,]+)\){MARK}?", cell)
     if pair is None:
         return "not predicted" if cell else ""

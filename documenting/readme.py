@@ -28,20 +28,20 @@ SECONDS = ROOT / "docs" / "seconds.md"
 STRATEGIES = ROOT / "docs" / "strategies.md"
 MEASURING = ROOT / "docs" / "measuring.md"
 WIDTH = 100
-"""Of what stands in the README as it was printed."""
+"""The width of printed text in the README."""
 FRONT = (
     *("torch:single", "torch:ddp", "torch:zero1", "torch:fsdp", "torch:pp"),
     *("tf:mirrored", "tf:multi_worker_mirrored", "tf:parameter_server"),
 )
-"""The rows of the README, which show how strategies differ; docs/strategies.md has all."""
+"""The rows of the README, which show how strategies differ; docs/strategies.md has all rows."""
 MISTAKE = "forgotten_exchange"
-"""Planted in a row of the README: it saves all the traffic, and the accuracy hardly shows it."""
+"""The mistake planted in a row of the README; it saves all traffic, and hardly shows in the accuracy."""
 SECONDS_OF_A_TINY_MODEL = ("examples/s", "[spread]", "step ms p50 p95 p99", "start-up s")
-"""They say nothing of a strategy where one core beats two, and stand in no table of the README."""
+"""The columns that no table of the README has, since they say nothing about a strategy if one core beats two."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes what comes from the catalogues; and from a comparison's directory, if one is given, its results."""
+    """Writes the parts that come from the catalogues and, if a comparison's directory is given, its results."""
     parts = []
     for directory in map(Path, arguments[:1]):
         parts += [(README, "results", front(directory)), (STRATEGIES, "results", results(directory))]
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def generated() -> list[tuple[Path, str, str]]:
-    """Page, name and content of every part that comes from the catalogues, the cost models or another page."""
+    """Returns page, name and content of every part that comes from the catalogues, the cost models or another page."""
     parts = {
         "zero": published_models.zero(),
         "giants": published_models.giants(),
@@ -73,14 +73,14 @@ def generated() -> list[tuple[Path, str, str]]:
 
 
 def strategies() -> str:
-    """Every row of every catalogue, but the oracle's."""
+    """Returns the table of all rows of all catalogues except the oracle."""
     rows = [(framework, row) for framework, row in catalogue() if framework != "numpy"]
-    lasting = [column for column in COLUMNS if column.header != "here"]  # the page is of no machine
+    lasting = [column for column in COLUMNS if column.header != "here"]  # the page is not about one machine
     return table(lasting, rows)
 
 
 def quantities_table() -> str:
-    """Every quantity that results are compared by, and its names for programs and trackers."""
+    """Returns the table of the quantities by which results are compared, with their names for programs and trackers."""
     headers = ["quantity", "unit", "what it says", "better", "in `--format csv`", "in trackers"]
     rows = [
         [each.name, each.unit, each.meaning, each.better, _code(each.key), _code(each.tracked_as)]
@@ -94,13 +94,13 @@ def _code(name: str) -> str:
 
 
 def upstream(framework: str) -> str:
-    """Returns what upstream says of the API of each strategy of a framework."""
+    """Returns the table of what upstream says about the API of each strategy of a framework."""
     rows = [[f"`{row.name}`", f"`{row.reference}`", row.status] for row in strategies_of(framework)]
     return github(["strategy", "API", "upstream says"], rows)
 
 
 def results(directory: Path) -> str:
-    """Returns the table of a comparison that was run with `--out`, what its columns mean, and a sentence on all its rows.
+    """Returns the table of a comparison that was run with `--out`, the meaning of its columns, and a sentence about all rows.
 
     Args:
         directory: The directory of the comparison.
@@ -110,12 +110,12 @@ def results(directory: Path) -> str:
 
 
 def front(directory: Path) -> str:
-    """Returns the table of FRONT's rows and of one that is wrong: the first of them that samestep can plant a mistake in.
+    """Returns the table of FRONT's rows and of a wrong one, the first row in which samestep can plant a mistake.
 
-    Trains that row with MISTAKE in its step, under the settings of the comparison.
+    It trains that row with MISTAKE in its step, under the settings of the comparison.
 
     Args:
-        directory: As in `results`.
+        directory: The directory of the comparison.
     """
     found = stored.load(directory)
     shown = [row for row in found.measured if row.cell in FRONT]
@@ -126,13 +126,13 @@ def front(directory: Path) -> str:
 
 
 def front_table(found: Comparison, shown: Sequence[MeasuredRow]) -> str:
-    """Returns the table of the README, with what samestep says of its last row, which is wrong.
+    """Returns the table of the README, with what samestep says about its last row, which is wrong.
 
     Args:
         found: The comparison.
         shown: The rows.
     """
-    # What columns mean stands where all rows do.
+    # The page with all rows has the meaning of the columns.
     table = _table(shown).partition("\n* ")[0].rstrip()
     told = f"The last row is {demo.ROWS[0]} with a mistake planted in it, `{MISTAKE}`. samestep was not told, and says:"
     said = f"> {fill(shown[-1].result.parity.reason, WIDTH - 2, '> ')}"
@@ -145,7 +145,7 @@ def _table(shown: Sequence[MeasuredRow]) -> str:
 
 
 def replaced(text: str, name: str, content: str) -> str:
-    """Returns the text with what stands between two markers replaced.
+    """Returns a text in which the part between two markers is replaced.
 
     Args:
         text: The text with the markers.

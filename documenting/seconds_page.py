@@ -6,7 +6,7 @@ from samestep.experiments.advising.validate import VALIDATIONS, errors, far_rows
 from samestep.experiments.printing.text import github
 
 _WIDTH = 125
-"""Characters of a line of the page."""
+"""The number of characters in a line of the page."""
 
 
 def vtrain() -> str:
@@ -15,7 +15,7 @@ def vtrain() -> str:
 
 
 def elsewhere() -> str:
-    """Returns the errors on tables that others published, and each figure that is far off with its cause."""
+    """Returns the errors on other published tables, and each figure that is far off with its cause."""
     parts = []
     for name in VALIDATIONS:
         if name != "vtrain":
@@ -26,7 +26,7 @@ def elsewhere() -> str:
 
 
 def constants() -> str:
-    """Returns what was measured of the A100, with the source of each value."""
+    """Returns the constants that were measured on the A100, with the source of each."""
     cluster, server = load_machine(CLUSTER), load_machine(SERVER)
     rows = []
     for name, rate in RATES.items():
@@ -38,7 +38,7 @@ def constants() -> str:
 
 
 def extrapolation() -> str:
-    """Returns how far the constants of smaller runs are off on larger ones, in a sentence."""
+    """Returns a sentence about how far constants from smaller runs are off on larger ones."""
     found = extrapolated(carried_rows())
     many, wider, widest = (
         f"{found[name].mape:.1%}".replace("%", " %")

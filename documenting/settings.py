@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def text() -> str:
-    """Returns the file as the flags have it."""
+    """Returns the text of the file, generated from the flags."""
     techniques, options = _kinds(Techniques), _together(row.options for _, row in catalogue())
     request = {name: kind for name, kind in _kinds(RunConfig).items() if name not in _IN_THE_CELL_OR_OF_NO_USE}
     shared = {name: kind for name, kind in request.items() if flags(RunConfig)[name].metadata["compared"]}
@@ -69,13 +69,13 @@ def _kinds(owner: type) -> dict[str, str]:
 
 
 def _class(name: str, bases: Sequence[str], command: str, what: str, kinds: Kinds) -> str:
-    """Spells a class.
+    """Returns the source of a class.
 
     Args:
         name: The name of the class.
-        bases: Classes whose fields it has as well.
-        command: What explains each field.
-        what: What the fields are.
+        bases: The classes that it inherits from.
+        command: The command that explains each field.
+        what: A description of the fields.
         kinds: The fields.
     """
     fields = "".join(f"    {field}: {kind}\n" for field, kind in kinds.items())

@@ -1,6 +1,6 @@
-"""The docs as a site: `make docs`. MkDocs calls this file as a hook: it adds the pages that are made, and turns links to files.
+"""Builds the docs as a site: `make docs`. MkDocs calls this file as a hook, which adds generated pages and adjusts links.
 
-The README becomes the first page. A file of the repository that a page points at becomes a page with its text.
+The README becomes the first page. A file of the repository to which a page links becomes a page with its text.
 
 References:
     https://www.mkdocs.org/user-guide/configuration/#hooks
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 FILTER = Path(__file__).with_name("parity_filter.html")
-"""Shows docs/parity.csv, with a field to filter it."""
+"""The HTML that shows docs/parity.csv with a filter field."""
 COLUMNS = 100
-"""Of the help of commands."""
+"""The width of the help of commands."""
 NAMES = {"README.md": "index.md", "LICENSE": "license.md"}
-"""Files of the repository whose pages are called otherwise."""
+"""Files of the repository whose pages have other names."""
 STYLE = "<style>.md-typeset td:has(code){min-width:10rem}</style>"
-"""Of every page: tables scroll, so a version or a flag in one of their cells need not be torn apart."""
+"""The style of every page; tables scroll, so versions and flags in their cells are not broken."""
 _LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
-    """Adds the pages that are no files of docs/.
+    """Adds the pages that are not files of docs/.
 
     Args:
-        files: What is in docs/.
+        files: The files in docs/.
         config: The configuration of MkDocs.
     """
     from mkdocs.structure.files import File
@@ -52,11 +52,11 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
 
 
 def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files: "Files") -> str:
-    """Turns links into the repository to the pages that their files became.
+    """Replaces links to files of the repository by links to the pages that the files became.
 
     Args:
-        markdown: The page as it is in docs/.
-        page: Says where it is.
+        markdown: The text of the page in docs/.
+        page: The page, which has its location.
         config: The configuration of MkDocs.
         files: All pages.
     """
@@ -66,11 +66,11 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
 
 
 def on_post_page(output: str, page: "Page", config: "MkDocsConfig") -> str:
-    """Adds the style of every page.
+    """Adds the style that every page has.
 
     Args:
         output: The page in HTML.
-        page: Says where it is.
+        page: Ignored; MkDocs passes it.
         config: The configuration of MkDocs.
     """
     return output.replace("</head>", f"{STYLE}</head>", 1)
@@ -97,10 +97,10 @@ def generated() -> dict[str, str]:
 
 
 def linked(*pages: Path) -> list[str]:
-    """Returns the files of the repository outside docs/ that pages point at, and those that these point at; README first.
+    """Returns the files outside docs/ to which pages link, directly or through other files; the README is first.
 
     Args:
-        *pages: Where to begin.
+        *pages: The pages to begin with.
     """
     found: dict[str, None] = {"README.md": None}
     waiting = [*pages]
@@ -122,7 +122,7 @@ def page_of(file: str) -> str:
     """Returns the page of the site that a file of the repository became.
 
     Args:
-        file: Relative to the repository.
+        file: The path of the file, relative to the repository.
     """
     if file.startswith("docs/"):
         return file.removeprefix("docs/")
@@ -133,9 +133,9 @@ def relinked(markdown: str, file: str, page: str) -> str:
     """Returns a page whose links lead to pages of the site.
 
     Args:
-        markdown: Its text, with links as in the repository.
-        file: The file, relative to the repository.
-        page: Its page of the site.
+        markdown: The text, with links as in the repository.
+        file: The path of the file, relative to the repository.
+        page: The page of the site that the file becomes.
     """
 
     def turn(match: re.Match[str]) -> str:
@@ -147,7 +147,7 @@ def relinked(markdown: str, file: str, page: str) -> str:
 
 
 def _commands() -> str:
-    """The help of every command."""
+    """Returns the page with the help of every command."""
     parts = ["# Commands\n"]
     os.environ["COLUMNS"] = str(COLUMNS)
     for name, about in COMMANDS.items():

@@ -1,4 +1,4 @@
-"""The loops that one would write by hand in TensorFlow, without any of ours around them but model and update."""
+"""Loops as a user would write them by hand in TensorFlow; only the model and the update are ours."""
 
 from collections.abc import Callable
 from typing import cast
@@ -17,7 +17,7 @@ Step = Callable[[Batch], object]
 
 
 def single(run: Run, program: Program) -> Step:
-    """Returns one process, no strategy."""
+    """Returns a loop in one process without a strategy."""
     model, params, slots = _model(run)
     spec, update = run.optimizer, bind_update(run.optimizer)
     taken = 0
@@ -40,7 +40,7 @@ def single(run: Run, program: Program) -> Step:
 
 
 def mirrored(run: Run, program: Program) -> Step:
-    """Returns a loop under the strategy's own `run`; one strategy a process, so that it is the program's."""
+    """Returns a loop under the strategy's own `run`. It is the program's strategy, as a process can have only one."""
     strategy = cast(TrainingProgram, program).parts.strategy
     count = strategy.num_replicas_in_sync
     spec, update = run.optimizer, bind_update(run.optimizer)
@@ -84,7 +84,7 @@ def _loss(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
 
 
 def _model(run: Run) -> tuple[Logits, list[tf.Variable], list[tuple[tf.Variable, ...]]]:
-    """Returns the model, its variables, and for each its optimizer state."""
+    """Returns the model, its variables, and the optimizer state of each variable."""
     model, params = fresh_model(run)
     variables = list(params.values())
     slots = [[tf.Variable(tf.zeros_like(variable)) for variable in variables] for _ in run.optimizer.slots]

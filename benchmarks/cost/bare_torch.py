@@ -1,4 +1,4 @@
-"""The loops that one would write by hand in PyTorch; of ours only the model, its blocks and stages, and torch's optimizer."""
+"""Loops as a user would write them by hand in PyTorch; only the model, its blocks, its stages and the optimizer are ours."""
 
 from collections.abc import Callable
 
@@ -27,17 +27,17 @@ CPU = torch.device("cpu")
 
 
 def single(run: Run, program: Program) -> Step:
-    """Returns one process."""
+    """Returns a loop in one process."""
     return _step(_model(run), run)
 
 
 def ddp(run: Run, program: Program) -> Step:
-    """Returns the model under DDP; each rank takes its shard."""
+    """Returns a loop under DDP; each rank takes its shard."""
     return _step(DistributedDataParallel(_model(run)), run)
 
 
 def fsdp(run: Run, program: Program) -> Step:
-    """FSDP2, block by block; each rank takes its shard."""
+    """Returns a loop under FSDP2, block by block; each rank takes its shard."""
     model = build_fresh_model(run, CPU, StepContext())
     for block in [*find_blocks(run, model), model]:
         fully_shard(block)
@@ -45,7 +45,7 @@ def fsdp(run: Run, program: Program) -> Step:
 
 
 def pp(run: Run[PipelineOptions], program: Program) -> Step:
-    """GPipe over one stage a rank."""
+    """Returns a loop under GPipe, with one stage per rank."""
     rank, count = dist.get_rank(), run.num_devices
     (stage,) = build_stages(run, CPU, StepContext(), range(count), rank).values()
     optimizer = build_optimizer(run.optimizer, stage.parameters())
@@ -68,7 +68,7 @@ def pp(run: Run[PipelineOptions], program: Program) -> Step:
 
 
 def _model(run: Run) -> nn.Module:
-    """Returns the workload's model, or what the user's function returns, without anything of ours around it."""
+    """Returns the workload's model, or the one that the user's function returns, without any of our wrappers."""
     if not (source := run.workload.model.facts.source):
         return build_fresh_model(run, CPU, StepContext())
     built = load_model(source, "torch").torch()

@@ -1,15 +1,15 @@
-"""How samestep's own cost grows: with parameters, steps, devices, and rows of a comparison.
+"""Measures how samestep's own cost grows with parameters, steps, devices, and rows of a comparison.
 
-`python -m benchmarks.cost.growth [--only AXIS] [--most N]` takes runs of growing size, each in a process of its own. It prints
-a row per run: the processor seconds of the launcher and of the processes that it started, the most memory of the launcher and
-of a worker, what the run directory takes on the disk, and to which step the oracle judged. Under each axis stand the exponents
-of the growth: the slope of the logarithms between the last two sizes, the first size and its cost, which is that of starting,
-taken off. Linear is 1.
+`python -m benchmarks.cost.growth [--only AXIS] [--most N]` takes runs of growing size, each in its own process. It prints
+a row per run: the processor seconds of the launcher and of the processes that it started, the peak memory of the launcher and
+of a worker, the disk space of the run directory, and the last step that the oracle judged. Below each axis are the exponents
+of the growth: the slope of the logarithms between the last two sizes, after subtracting the first size and its cost, which is
+that of starting. Linear growth is 1.
 
-Processor time is used because other work shares the cores. "by hand" is the loop written by hand on the same model, batches and
-steps, in a process that has nothing else of ours.
+Processor time is used because other work shares the cores. "by hand" is a loop written by hand with the same model, batches
+and steps, in a process that has nothing else of samestep.
 
-Runs are kept in a file as soon as they are done, and none is taken twice: a call goes on where the one before it stopped, and
+Runs are written to a file as soon as they are done, and none is repeated. A call continues where the previous one stopped, and
 starts no run after `--minutes`. Sizes above `--most` of an axis are left out.
 """
 
@@ -31,7 +31,7 @@ from benchmarks.cost.growth_table import Cost, table
 BARE = "parameters, by hand"
 GPT = "synthetic-gpt+context=16+layers={layers}+width={width}"
 SHAPES = {100_000: (2, 64), 1_000_000: (4, 144), 10_000_000: (8, 320), 50_000_000: (12, 588), 200_000_000: (16, 1020)}
-"""Of transformers: about so many parameters -> layers and width."""
+"""Approximate number of parameters of a transformer -> its layers and width."""
 SMALL = ("--workload", "digits-mlp+width=32", "--batch-size", "48", "--no-evaluate")
 
 
@@ -60,9 +60,9 @@ AXES: Mapping[str, tuple[Callable[[int], list[str]], Sequence[int]]] = {
     BARE: (_parameters, tuple(SHAPES)),
     "steps": (_steps, (1_000, 10_000, 100_000, 1_000_000)),
     "devices": (_devices, (1, 2, 4, 8, 16)),
-    "rows": (_rows, (10, 30, 100, 300, 999)),  # and the oracle: a comparison has at most 1,000
+    "rows": (_rows, (10, 30, 100, 300, 999)),  # plus the oracle; a comparison has at most 1,000 rows
 }
-"""Axis -> the command of a size, and the sizes."""
+"""Axis -> the function that returns the command for a size, and the sizes."""
 
 
 def main() -> None:
@@ -93,12 +93,12 @@ def main() -> None:
 
 
 def read(store: Path) -> list[Cost]:
-    """Returns the runs that are in the file."""
+    """Returns the runs in the file."""
     return [Cost(**json.loads(line)) for line in store.read_text().splitlines()] if store.exists() else []
 
 
 def _apart(axis: str, size: int) -> Cost:
-    """Takes a run in a process of its own, whose children are then those of the run alone."""
+    """Takes a run in a separate process, whose children are then only those of the run."""
     line = [sys.executable, "-m", "benchmarks.cost.growth", "--one", axis, str(size)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -107,11 +107,11 @@ def _apart(axis: str, size: int) -> Cost:
 
 
 def take(axis: str, size: int) -> Cost:
-    """Takes a run in the present process.
+    """Takes a run in this process.
 
     Args:
-        axis: What grows.
-        size: How far.
+        axis: The axis of growth.
+        size: The size along that axis.
     """
     start = time.perf_counter()
     words = AXES[axis][0](size)
@@ -139,7 +139,7 @@ def take(axis: str, size: int) -> Cost:
 
 
 def _command(words: Sequence[str]) -> None:
-    """Runs a command of samestep, which has to end well."""
+    """Runs a command of samestep, which must succeed."""
     from samestep import __main__ as samestep
 
     sys.argv = ["samestep", *words]
@@ -152,7 +152,7 @@ def _command(words: Sequence[str]) -> None:
 
 
 def _bare(words: Sequence[str]) -> None:
-    """Takes the steps of a run by the loop that is written by hand."""
+    """Takes the steps of a run with the loop written by hand."""
     import torch
 
     from benchmarks.cost import bare_torch

@@ -1,8 +1,8 @@
-"""Why the cost of `torch:ddp` grows faster than its devices: the processor seconds of its steps, beside a loop by hand.
+"""Compares the processor seconds of `torch:ddp` with a loop by hand, to explain why its cost grows faster than its devices.
 
-`python -m benchmarks.cost.growth_devices [--devices 4,8]` trains with 20 and with 220 steps, by the command and by a loop that is
-written by hand on the same model. It prints what the 200 steps between took of the processor, over all processes. Starting is no
-part of it.
+`python -m benchmarks.cost.growth_devices [--devices 4,8]` trains with 20 and with 220 steps, by the command and by a loop written
+by hand with the same model. It prints the processor seconds of the 200 steps in between, over all processes. Starting is not
+included.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _between(take: Callable[[int, int], None], devices: int) -> float:
-    """Returns the processor seconds of the steps from FEW to MANY, of all processes that something starts and waits for."""
+    """Returns the processor seconds of the steps from FEW to MANY, over all processes that a function starts and waits for."""
     spent = []
     for steps in (FEW, MANY):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,4 @@
-"""What runs of growing size took, as a table: a row per run, and under each axis how its costs grow."""
+"""The costs of runs of growing size as a table: a row per run, and below each axis how its costs grow."""
 
 import dataclasses
 import math
@@ -11,20 +11,20 @@ MEBIBYTE = 2**20
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a run took.
+    """The cost of a run.
 
     Attributes:
-        axis: What grows.
-        size: How far.
-        launcher_seconds: Of processor time, like the next one.
-        started_seconds: Of all processes that the launcher started, the oracle's included.
-        launcher_bytes: The most memory of the launcher.
-        worker_bytes: Of the worker that had most.
-        started_bytes: Of the process that had most among all that were started, the oracle's included.
+        axis: The axis of growth.
+        size: The size along that axis.
+        launcher_seconds: The processor seconds of the launcher.
+        started_seconds: The processor seconds of all processes that the launcher started, including the oracle's.
+        launcher_bytes: The peak memory of the launcher.
+        worker_bytes: The largest peak memory of a worker.
+        started_bytes: The largest peak memory of any process that was started, including the oracle's.
         disk_bytes: The size of the run directory.
-        reached: The last step that was judged; 0 where nothing was.
-        wall_seconds: From start to end.
-        error: Why there is none.
+        reached: The last step that was judged; 0 if none was.
+        wall_seconds: The seconds from start to end.
+        error: Why the run has no cost; "" if it has one.
     """
 
     axis: str
@@ -41,7 +41,7 @@ class Cost:
 
 
 def table(found: Sequence[Cost]) -> str:
-    """A row per run, and under each axis how its costs grow.
+    """Returns a table with a row per run, and below each axis how its costs grow.
 
     Args:
         found: The runs.
@@ -85,11 +85,11 @@ def _row(cost: Cost) -> list[str]:
 
 
 def exponent(found: Sequence[Cost], get: Callable[[Cost], float]) -> str:
-    """Returns the slope of the logarithms between the last two sizes, counted from the first one; "0" without growth.
+    """Returns the slope of the logarithms between the last two sizes, measured from the first; "0" without growth.
 
     Args:
-        found: The runs of an axis, the smallest first.
-        get: Which cost.
+        found: The runs of an axis, smallest first.
+        get: Returns the cost to look at.
     """
     first, *_, last, most = found
     less, more = (get(each) - get(first) for each in (last, most))

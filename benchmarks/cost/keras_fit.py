@@ -1,8 +1,8 @@
-"""Keras `fit` under MirroredStrategy beside ours: the same model, batch, optimizer, devices and threads.
+"""Compares Keras `fit` under MirroredStrategy with ours, for the same model, batch, optimizer, devices and threads.
 
-`python -m benchmarks.cost.keras_fit` prints steps per second, medians over interleaved rounds, and how many times `fit` takes
-of our time. The first way is the one in Keras's guide to distributed training, a data set that ends with each epoch; the
-second repeats the data set, so that no iterator is made anew. The bars: at least 3, and at least 1.
+`python -m benchmarks.cost.keras_fit` prints steps per second, as medians over interleaved rounds, and the time of `fit` as a
+multiple of ours. The first way is that of Keras's guide to distributed training, where the data set ends with each epoch. The
+second repeats the data set, so no iterator is created again. The ratios have to be at least 3 and at least 1.
 """
 
 import dataclasses
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def keras_model(run: Run) -> keras.Model:
-    """Compiles the workload's MLP as one writes it in Keras."""
+    """Returns the workload's MLP, written and compiled as is usual in Keras."""
     spec, optimizer = cast(MlpSpec, run.workload.model), cast(Sgd, run.optimizer)
     hidden = [keras.layers.Dense(spec.width, activation="gelu") for _ in range(spec.layers - 1)]
     model = keras.Sequential([keras.Input((int(np.prod(spec.features)),)), *hidden, keras.layers.Dense(spec.outputs)])
@@ -87,4 +87,4 @@ def keras_model(run: Run) -> keras.Model:
 if __name__ == "__main__":
     main()
     sys.stdout.flush()
-    os._exit(0)  # TensorFlow crashes or hangs now and then in its own teardown
+    os._exit(0)  # TensorFlow sometimes crashes or hangs during teardown

@@ -1,8 +1,8 @@
-"""What a start costs: the first step of a strategy's processes, cold against within a comparison.
+"""Measures what a start costs: the time to the first step of a strategy, cold and within a comparison.
 
-`python -m benchmarks.cost.launch [torch:ddp ...]` starts the processes of each row cold (a new launcher, every import anew)
-and warm (a launcher that has its framework imported already), in turn, and prints the medians and their ratio; the bar
-is a quarter.
+`python -m benchmarks.cost.launch [torch:ddp ...]` alternately starts the processes of each row cold (with a new launcher and new
+imports) and warm (with a launcher that has already imported the framework), and prints the medians and their ratio, which
+should be at most a quarter.
 """
 
 import statistics
@@ -20,7 +20,7 @@ REPEATS = 5
 
 
 def main() -> None:
-    """Every row of every framework that is here."""
+    """Measures every row of every installed framework."""
     print("| strategy | cold s | warm s | warm / cold |\n|---|---|---|---|", flush=True)
     for framework in (name for name in FRAMEWORKS if name != "numpy"):
         with Launcher() as kept:
@@ -44,7 +44,7 @@ def _pair(framework: str, strategy: str, parallel: bool, kept: Launcher) -> tupl
 
 
 def _first_step(framework: str, strategy: str, parallel: bool, launcher: Launcher) -> float:
-    """Seconds from the command to the end of the first step."""
+    """Returns the seconds from the command to the end of the first step."""
     out = str(Path(tempfile.mkdtemp()) / "run")
     asked = RunConfig(
         framework=framework, strategy=strategy, devices=2 if parallel else 1, steps=2, parity=False, out=out

@@ -1,16 +1,16 @@
-"""How much memory a run takes per step: flat, but for the losses themselves.
+"""Measures how much the memory of a run grows per step, which should be nothing but the losses themselves.
 
-`python -m benchmarks.cost.memory [torch:ddp ...]` trains every row, or those named, for 30,000 steps on two devices. Meanwhile
-it reads once a second how much memory each process of the run has (VmRSS), and prints a row per process: the memory, and
-its slope in bytes a step with the 95 % interval. The first quarter of a run does not count, since frameworks and allocators
-fill their caches in it. The rest is cut into ten parts of equal length; the slope is the mean of what the medians of
-successive parts differ by, per step, and the interval is Student's for these differences.
+`python -m benchmarks.cost.memory [torch:ddp ...]` trains every row, or the given ones, for 30,000 steps on two devices. Once a
+second it reads the memory of each process of the run (VmRSS). It prints a row per process: the memory, and its slope in bytes
+per step with the 95 % interval. The first quarter of a run does not count, since frameworks and allocators
+fill their caches in it. The rest is cut into ten parts of equal length. The slope is the mean difference per step between the
+medians of successive parts, and the interval is Student's for these differences.
 
-The process that has the losses keeps 8 bytes a step of them. Whatever grows by more than 100 bytes a step beside them is
-marked, if its interval leaves zero out.
+The process that has the losses keeps 8 bytes of them per step. A process that grows by more than 100 bytes per step in addition
+is marked, if its interval excludes zero.
 
-Runs are kept in a file as soon as they are done, and none is taken twice unless it failed: a call goes on where the one
-before it stopped, and starts no run after `--minutes`. The table is of all runs in the file.
+Runs are written to a file as soon as they are done, and none is repeated unless it failed. A call continues where the previous
+one stopped, and starts no run after `--minutes`. The table contains all runs in the file.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from samestep.experiments.printing.text import github
 
 WORKLOAD = "digits-mlp+width=32"
 LOSS_BYTES, MOST_BYTES = 8, 100
-"""Of a step: its loss, and what a process may grow by beside it."""
+"""The bytes of a step's loss, and the bytes per step by which a process may grow in addition."""
 PARTS = 10
 MEBIBYTE = 2**20
 HEADER = ["row", "process", "MiB after a quarter", "MiB at the end", "bytes a step [95 %]", ""]
@@ -49,8 +49,8 @@ class Sample:
 
     Attributes:
         role: The role of the process.
-        step: How many steps rank 0 had taken.
-        rss_bytes: What the process had.
+        step: The number of steps that rank 0 had taken.
+        rss_bytes: The resident memory of the process.
     """
 
     role: str
@@ -60,14 +60,14 @@ class Sample:
 
 @dataclasses.dataclass(frozen=True)
 class Taken:
-    """A run that is over.
+    """A finished run.
 
     Attributes:
         cell: The row.
-        steps: How many it was asked for.
-        seed: The seed of its weights and batches.
-        samples: While it trained.
-        error: Why there are none.
+        steps: The requested number of steps.
+        seed: The seed of weights and batches.
+        samples: The samples taken while it trained.
+        error: Why there are no samples; "" if there are.
     """
 
     cell: str
@@ -99,12 +99,12 @@ def main() -> None:
 
 
 def every_row() -> list[str]:
-    """All rows of all frameworks."""
+    """Returns all rows of all frameworks."""
     return cells()
 
 
 def read(store: Path) -> list[Taken]:
-    """Returns the runs that are in the file."""
+    """Returns the runs in the file."""
     lines = map(json.loads, store.read_text().splitlines()) if store.exists() else []
     return [Taken(**{**line, "samples": tuple(Sample(**each) for each in line["samples"])}) for line in lines]
 
@@ -114,7 +114,7 @@ def take(cell: str, steps: int, seed: int) -> Taken:
 
     Args:
         cell: The row.
-        steps: For how long.
+        steps: The number of steps.
         seed: The seed of weights and batches.
     """
     asked = Cell.parse(cell).apply_to(RunConfig(workload=WORKLOAD, batch_size=48, steps=steps, seed=seed, parity=False))
@@ -133,11 +133,11 @@ def take(cell: str, steps: int, seed: int) -> Taken:
 
 @contextlib.contextmanager
 def watching(directory: Path, seconds: float = 1.0) -> Iterator[list[Sample]]:
-    """Makes a context in which the memory of the processes of a run is read.
+    """Makes a context in which the memory of the processes of a run is sampled.
 
     Args:
         directory: The directory of the run.
-        seconds: How long to wait between two readings.
+        seconds: The time between two samples.
     """
     samples: list[Sample] = []
     over = threading.Event()
@@ -156,7 +156,7 @@ def watching(directory: Path, seconds: float = 1.0) -> Iterator[list[Sample]]:
 
 
 def _now(directory: Path) -> list[Sample]:
-    """Returns what every process has, while rank 0 trains."""
+    """Returns a sample of every process; none unless rank 0 is training."""
     lives = {}
     for path in directory.glob("process-*.json"):
         with contextlib.suppress(OSError, ValueError):  # half written
@@ -172,7 +172,7 @@ def _now(directory: Path) -> list[Sample]:
 
 
 def slope(samples: Sequence[Sample], steps: int) -> tuple[float, float, float]:
-    """Returns the bytes a step by which a process grows, with the 95 % interval.
+    """Returns the bytes per step by which a process grows, with the 95 % interval.
 
     Args:
         samples: The samples of one process.
@@ -192,7 +192,7 @@ def slope(samples: Sequence[Sample], steps: int) -> tuple[float, float, float]:
 
 
 def table(runs: Sequence[Taken]) -> str:
-    """A row per process of each run."""
+    """Returns a table with a row per process of each run."""
     rows = [row for run in runs for row in _rows(run)]
     return github(HEADER, rows)
 

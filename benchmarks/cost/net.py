@@ -1,4 +1,4 @@
-"""The user's model of `benchmarks.cost.overhead --model`: a GPT about as large as prose-gpt, as somebody would write it."""
+"""The user model of `benchmarks.cost.overhead --model`, a typical GPT about as large as prose-gpt."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ CONTEXT, VOCABULARY, WIDTH, LAYERS = 64, 256, 64, 2
 
 
 def torch_model():
-    """A decoder with tied embeddings."""
+    """Returns a decoder with tied embeddings."""
     import torch
     from torch import nn
 
@@ -43,7 +43,7 @@ def torch_model():
 
 
 def tokens():
-    """Random ones: nobody looks at what is learned."""
+    """Returns random tokens, because it does not matter what is learned."""
     ids = np.random.default_rng(0).integers(0, VOCABULARY, (600, CONTEXT))
     targets = np.roll(ids, -1, axis=1)
     return ids[:512], targets[:512], ids[512:], targets[512:]

@@ -1,11 +1,11 @@
-"""What our layer costs: a row against a bare loop of the same API, model, batches, threads and cores.
+"""Measures what our layer costs: a row against a bare loop with the same API, model, batches, threads and cores.
 
-`python -m benchmarks.cost.overhead [torch:ddp ...] [--pairs N]` prints a row per strategy and workload: the bare loop over
-ours, the median over interleaved pairs with its 95 % interval. 1 is free. The bars: 0.97 for `single` on prose-gpt and 0.90 on
-digits-mlp; 0.95 for the others on prose-gpt. `--model` measures a user's own model, `benchmarks/cost/net.py`, against a loop
-around the module that their function returns; the bar is 0.95.
+`python -m benchmarks.cost.overhead [torch:ddp ...] [--pairs N]` prints a row per strategy and workload: the time of the bare loop
+divided by ours, as the median over interleaved pairs with its 95 % interval. At 1, our layer is free. It should be at least
+0.97 for `single` on prose-gpt, 0.90 on digits-mlp, and 0.95 for the others on prose-gpt. `--model` measures a user model,
+`benchmarks/cost/net.py`, against a loop around the module that the user's function returns; it should be at least 0.95.
 
-Both loops run in the same processes, in turn, so that both find the machine in the same state.
+Both loops run alternately in the same processes, so both find the machine in the same state.
 """
 
 import argparse
@@ -38,12 +38,12 @@ from samestep.common.strategy import Run
 from samestep.common.workload.data.casting import in_dtype
 
 OWN = "net.py"
-"""Stands for the user's own model beside the names of workloads."""
+"""The user model, in place of the name of a workload."""
 PAIRS = {"prose-gpt": 15, "digits-mlp": 31, OWN: 15}
-"""More of the short ones, which scatter more."""
+"""The number of pairs; short workloads have more, because they scatter more."""
 STEPS = {"prose-gpt": 61, "digits-mlp": 601, OWN: 61}
 WINDOW_STEPS = 10
-"""As in a run of the default length: what is reported is gathered once a window."""
+"""The steps of a window in a run of the default length; what is reported is gathered once per window."""
 BARE = {
     "torch:single": ["prose-gpt", "digits-mlp"],
     "torch:ddp": ["prose-gpt"],
@@ -56,7 +56,7 @@ BARE = {
 
 
 def main() -> None:
-    """Every pair, each row in processes of its own."""
+    """Measures every row, each in its own processes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cells", nargs="*")
     parser.add_argument("--model", action="store_true", help="a user's own model")
@@ -98,13 +98,13 @@ def _parse(cell: str, name: str, described: str) -> Run:
 
 
 def measure(cell: str, name: str, described: str, count_of_pairs: str) -> None:
-    """One process of one row on one workload: warms both up, then times them in turn; the first process prints.
+    """Runs one process of one row on one workload: warms up both loops, then times them alternately; the first process prints.
 
     Args:
         cell: The row.
         name: A key of STEPS.
-        described: The folder with the description of the user's model, or "".
-        count_of_pairs: How many.
+        described: The folder with the description of the user model, or "".
+        count_of_pairs: The number of pairs.
     """
     run = _parse(cell, name, described)
     pin(run)
@@ -123,7 +123,7 @@ def measure(cell: str, name: str, described: str, count_of_pairs: str) -> None:
     file = ProcessFile(Path(tempfile.mkdtemp()), f"rank-{rank}", rank)
 
     def ours() -> float:
-        # Our own loop, windows, losses, files and all; the first window is a single step.
+        # Our whole loop with windows, losses and files; the first window is a single step.
         start = time.perf_counter()
         train(program, timed, streams[0], 0, file, Traffic(file, {}, alone=len(specs) == 1))
         return time.perf_counter() - start
@@ -158,5 +158,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         measure(*sys.argv[2:])
         sys.stdout.flush()
-        os._exit(0)  # both frameworks crash or hang now and then in their own teardown
+        os._exit(0)  # both frameworks sometimes crash or hang during teardown
     main()

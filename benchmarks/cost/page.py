@@ -1,9 +1,9 @@
-"""Measures what docs/cost.md shows, all of it on one build, and writes the page's tables from what the commands print.
+"""Measures everything that docs/cost.md shows on one build, and writes the page's tables from what the commands print.
 
-`python -m benchmarks.cost.page [--only PART] [--long]` takes a quarter of an hour on two cores; let nothing else run meanwhile.
-Every part is a command of its own, and is cut off where it takes much longer than it should. What is printed is kept in
-`runs/cost/`, so parts may be taken one by one. The page says from which commits its tables are. With `--long`, runs grow to a
-million steps, comparisons to 999 rows, and all rows' steps are compared, which takes an hour more.
+`python -m benchmarks.cost.page [--only PART] [--long]` takes a quarter of an hour on two cores; nothing else should run then.
+Each part is a separate command, and is stopped if it takes much longer than expected. The output is kept in `runs/cost/`, so
+parts can be measured one by one. The page names the commits of its tables. With `--long`, runs grow to a million steps,
+comparisons to 999 rows, and the steps of all rows are compared, which takes another hour.
 """
 
 import argparse
@@ -26,14 +26,14 @@ ROWS = ("torch:single", "torch:ddp", "torch:fsdp", "tf:single", "tf:mirrored", "
 STEPPED = ("torch:single", "torch:ddp", "tf:single", "tf:multi_worker_mirrored")
 STARTED = ("torch:ddp", "tf:multi_worker_mirrored")
 LONG = {"steps": 5400, "rows": 900}
-"""The seconds of parts with `--long`."""
+"""The time limits of parts with `--long`, in seconds."""
 
 
 def parts(long: bool) -> Mapping[str, tuple[int, Sequence[str]]]:
-    """Returns for each part after how many seconds it is cut off, and its command, where STORE is a file of its own.
+    """Returns, for each part, its time limit in seconds and its command, in which STORE stands for a new file.
 
     Args:
-        long: Whether runs grow as far as they can.
+        long: Whether `--long` was given.
     """
     growth = "benchmarks.cost.growth --store STORE"
     parameters = [
@@ -60,7 +60,7 @@ def parts(long: bool) -> Mapping[str, tuple[int, Sequence[str]]]:
 
 
 def main() -> None:
-    """Takes the parts, then writes the page."""
+    """Measures the parts, then writes the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cost.page", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--only", choices=parts(False), action="append")
@@ -77,11 +77,11 @@ def main() -> None:
 
 
 def take(words: Sequence[str], seconds: float) -> dict[str, object]:
-    """Runs the command of a part; returns what it printed, how long it took, and on which commit; no text if it failed.
+    """Runs the command of a part; returns its output (no text if it failed), its duration and the commit.
 
     Args:
         words: The module and its arguments.
-        seconds: How long it may take.
+        seconds: The time limit.
     """
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
@@ -101,7 +101,7 @@ def take(words: Sequence[str], seconds: float) -> dict[str, object]:
 
 
 def read() -> dict[str, dict[str, object]]:
-    """Returns the parts that have been taken, by name."""
+    """Returns the measured parts, by name."""
     kept = {name: STORE / f"{name}.json" for name in parts(False)}
     return {name: json.loads(path.read_text()) for name, path in kept.items() if path.exists()}
 
@@ -110,8 +110,8 @@ def written(page: str, taken: Mapping[str, Mapping[str, object]]) -> str:
     """Returns the page with the parts in their places.
 
     Args:
-        page: The page.
-        taken: The parts, by name; the page keeps what it says of others, and of those that failed.
+        page: The text of the page.
+        taken: The parts, by name; other parts and those that failed stay as they are in the page.
     """
     for name, part in taken.items():
         if not part["text"]:

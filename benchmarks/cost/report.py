@@ -1,7 +1,7 @@
-"""How long a report over many runs takes, how large its page is, and how long the browser needs to sort it.
+"""Measures how long a report about many runs takes, how large its page is, and how long a browser takes to sort it.
 
-`python -m benchmarks.cost.report [RUNS]` makes that many run directories (1,000), writes the report on them five times, and
-sorts each column of the page once if there is a chromium.
+`python -m benchmarks.cost.report [RUNS]` creates that many run directories (default 1,000), writes the report about them five
+times, and sorts each column of the page once if chromium is installed.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ SORT = """() => [...document.querySelectorAll('#table thead button')].map(button
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Makes the runs, writes the report, sorts the page."""
+    """Creates the runs, writes the report, and sorts the page."""
     count = int(arguments[0]) if arguments else 1000
     with tempfile.TemporaryDirectory() as scratch:
         home, page = Path(scratch, "runs"), Path(scratch, "report.html")
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def results() -> Iterator[RunResult]:
-    """Results of every strategy, on ever more sizes and numbers of devices, without end."""
+    """Yields results of every strategy, with ever new sizes and numbers of devices, without end."""
     rows = [(framework, row) for framework, row in catalogue() if framework != "numpy"]
     number = 0
     while True:
@@ -78,19 +78,19 @@ def results() -> Iterator[RunResult]:
             asked = dataclasses.replace(asked, steps=STEPS, seed=number, dtype=row.dtypes[0])
             try:
                 run = parse(asked)
-            except ConfigError:  # it trains other models than this one
+            except ConfigError:  # the row does not train this model
                 continue
             yield result(run, as_config(run, launch_of(asked)), number)
         number += 1
 
 
 def result(run: Run, config: RunConfig, number: int) -> RunResult:
-    """Returns what a run could have left.
+    """Returns a plausible result of a run.
 
     Args:
-        run: What was trained.
-        config: As it was asked for.
-        number: Makes its figures differ from those of other runs.
+        run: The run.
+        config: The request of the run.
+        number: A number that makes the figures differ from those of other runs.
     """
     noise = [abs(math.sin(number + step)) for step in range(run.steps)]
     losses = tuple(2.3 * math.exp(-step / 40) + 0.01 * each for step, each in enumerate(noise))
@@ -144,7 +144,7 @@ def result(run: Run, config: RunConfig, number: int) -> RunResult:
 
 
 def sort_milliseconds(page: Path) -> list[float]:
-    """Returns how long the browser takes to sort each column of a page."""
+    """Returns the milliseconds that the browser takes to sort each column of a page."""
     chromium = shutil.which("chromium")
     if chromium is None:
         return [math.nan]
