@@ -4,6 +4,8 @@ import collections
 import dataclasses
 from collections.abc import Iterable
 
+import numpy as np
+
 from samestep.common.flags import FieldValues
 from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.walk import Walk
@@ -26,7 +28,9 @@ class DataPasses:
         self._number, self._is_rest = number, True
         self.rest = set[int]()  # the examples after that step, until the next pass
         self._seen: set[int] | None = None
-        self._repeated, self._of_last, self._has_begun = 0, 0, False
+        # How many examples were repeated, and how many more models were given than the pass has yielded.
+        self._counts, self._of_last, self._has_begun = np.zeros(2, int), np.zeros(2, int), False
+        self._is_loaded, self._is_called_again = False, False
 
     def add(self, step: RunStep) -> None:
         """Adds the examples of a step."""
@@ -45,21 +49,25 @@ class DataPasses:
         if is_first:
             self._seen, self._has_begun = set(), True
         if counts.get("passes_over"):
-            self._seen, self._repeated, self._of_last = None, self._repeated - self._of_last, 0
+            self._seen, self._counts, self._of_last = None, self._counts - self._of_last, np.zeros(2, int)
         if self._seen is not None and rows:
-            before = self._repeated
+            before = self._counts.copy()
             self._count(own_rows(rows))
-            self._of_last = self._repeated - before if step.passes > 1 and not is_first else 0
+            self._counts[1] += max(map(len, rows.values())) - counts.get("loaded_examples", 0)
+            self._of_last = (self._counts - before) * (step.passes > 1 and not is_first)
+            self._is_loaded |= "loaded_examples" in counts
+            self._is_called_again |= "more_calls" in counts
 
     def _count(self, rows: Iterable[int]) -> None:
         rows, seen = [*rows], set() if self._seen is None else self._seen
-        self._repeated += len(rows) - len({*rows} - seen)
+        self._counts[0] += len(rows) - len({*rows} - seen)
         seen.update(rows)
 
     @property
     def repeated(self) -> int | None:
-        """The number of examples that were repeated within a pass; None if no pass was seen."""
-        return self._repeated if self._has_begun else None
+        """The number of examples that were repeated within a pass; None if no pass is known, or models are given more."""
+        is_more = self._is_called_again or (self._is_loaded and self._counts[1] > 0)
+        return int(self._counts[0]) if self._has_begun and not is_more else None
 
 
 def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:

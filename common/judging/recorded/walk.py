@@ -9,17 +9,12 @@ from samestep.common.judging.recorded.differences import ComparedTensors, apart_
 from samestep.common.judging.recorded.divisors import Divisors
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.past import Past
-from samestep.common.judging.recorded.weights import InitialSums, WeightRounding, as_trained
+from samestep.common.judging.recorded.weights import InitialSums, MovedStatistics, WeightRounding, as_trained
 from samestep.common.judging.recorded.yardstick import Yardstick
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor, kind_of
 from samestep.common.steps.record import FOLLOWER, Phase
 from samestep.common.steps.recorded_run import RankSplit, RecordedRun, RunStep, Sums
-
-EARLIER = (
-    "running statistics are apart after a step and the same after the next one: one of the two calls its model between the two, "
-    "without gradients, and the other within the next"
-)
 
 
 @dataclasses.dataclass(eq=False)
@@ -48,12 +43,14 @@ class Walk:
     divisors: Divisors | None = dataclasses.field(init=False)
     further: tuple[RunStep | None, RunStep | None] = (None, None)
     _weight_rounding: WeightRounding = dataclasses.field(init=False)
+    _moved: MovedStatistics = dataclasses.field(init=False)
     _pair: tuple[RunStep | None, RunStep | None] = (None, None)
     _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Prepares the tensors' rounding, and the divisors of running variances if the frameworks differ."""
         self._weight_rounding = WeightRounding(self.pairing.tensors)
+        self._moved = MovedStatistics(self.pairing.tensors)
         self.divisors = Divisors(self.pairing) if self.a.header.framework != self.b.header.framework else None
 
     @property
@@ -103,7 +100,8 @@ class Walk:
         ours, theirs = self.pairing.of(one.sums[phase], 0), self.pairing.of(other.sums[phase], 1)
         scale, apart = self.yardstick.of(one.number, phase, ours), apart_of(ours, theirs)
         if phase == "weight":
-            apart[self._moved_earlier(apart, (apart > scale.same * scale.rounding) & (apart < np.inf))] = 0.0
+            differs = (apart > scale.same * scale.rounding) & (apart < np.inf)
+            apart[self._moved_earlier((ours, theirs), apart, differs)] = 0.0
         if phase == "gradient" and one.is_skipped and other.is_skipped:
             apart[np.isinf(apart)] = 0.0  # sums of overflowed gradients differ
         if phase == "weight" and self.begun is not None:
@@ -114,17 +112,14 @@ class Walk:
             apart[self.divisors.explain(one.number, ours, theirs, scale.rounding, scale.same)] = 0.0
         return ComparedTensors(ours, theirs, scale, apart, multiples(apart, scale.rounding))
 
-    def _moved_earlier(self, apart: np.ndarray, differs: np.ndarray) -> np.ndarray:
-        """Returns which statistics differ and agree after the next step, since one run calls its model in between."""
-        found = differs & np.array([each.role == "buffer" for each in self.pairing.tensors])
+    def _moved_earlier(self, now: tuple[Sums, Sums], apart: np.ndarray, differs: np.ndarray) -> np.ndarray:
+        """Returns which statistics differ since only one of the two calls its model between this step and the next."""
         sums = [each.sums["weight"] for each in self.further if each and each.sums and "weight" in each.sums]
-        if not found.any() or len(sums) < 2 or self.further[0] is None:
-            return np.zeros_like(found)
+        if len(sums) < 2 or self.further[0] is None:
+            return self._moved.known(differs)
         ours, theirs = (self.pairing.of(each, side) for side, each in enumerate(sums))
-        scale, later = self.yardstick.of(self.further[0].number, "weight", ours), apart_of(ours, theirs)
-        found &= (later <= scale.same * scale.rounding) & (later < apart / 10)  # the scale may be a guess
-        self.asides |= {EARLIER: None} if found.any() else {}
-        return found
+        scale = self.yardstick.of(self.further[0].number, "weight", ours)
+        return self._moved.found((now, (ours, theirs)), apart, differs, scale, self.asides)
 
     def is_going_on(self, one: RunStep, other: RunStep) -> bool:
         """Returns whether only one of the two runs makes its next update without a backward pass.

@@ -14,6 +14,10 @@ _LAST = (
     "the script of {} wrote weights after its last step, as where a run ends with averaged or with its best ones, "
     "and {} goes on: the weights right after the update are compared"
 )
+_EARLIER = (
+    "running statistics are apart after a step and the same after the next one, or a step ahead: one of the two calls its model "
+    "between the two, without gradients, and the other within the next"
+)
 
 
 def as_trained(
@@ -54,6 +58,55 @@ def _as_updated(run: RecordedRun, step: RunStep) -> RunStep:
     if weight is not None and updated is not None:
         sums["weight"] = weight.where(np.array([each.role == FOLLOWER for each in run.tensors]), updated)
     return dataclasses.replace(step, sums=sums)
+
+
+class MovedStatistics:
+    """Running statistics that a run moves earlier: without gradients, between two steps, where the other does it in the next."""
+
+    def __init__(self, tensors: Sequence[RecordedTensor]) -> None:
+        """Has seen none.
+
+        Args:
+            tensors: Those of which some may be statistics.
+        """
+        self._are_statistics = np.array([each.role == "buffer" for each in tensors], bool)
+        self._met_again = np.zeros(len(tensors), bool)
+
+    def known(self, differs: np.ndarray) -> np.ndarray:
+        """Returns those of a step after which nothing is known: they were the same again before.
+
+        Args:
+            differs: Which tensors differ.
+        """
+        return differs & self._met_again
+
+    def found(
+        self,
+        sums: tuple[tuple[Sums, Sums], tuple[Sums, Sums]],
+        apart: np.ndarray,
+        differs: np.ndarray,
+        scale: RoundingScale,
+        asides: dict[str, None],
+    ) -> np.ndarray:
+        """Returns those that are the same after the next step, or that one run has now and the other after the next step.
+
+        Args:
+            sums: Those of A and of B now, and after the next step.
+            apart: How far they are apart now.
+            differs: Which tensors differ now.
+            scale: The rounding of the next step.
+            asides: Is told of it.
+        """
+        (ours, theirs), (our_next, their_next) = sums
+        differs = differs & self._are_statistics
+        later, ahead = apart_of(our_next, their_next), np.fmin(apart_of(our_next, theirs), apart_of(ours, their_next))
+        # The bound may be guessed.
+        meets, is_ahead = (
+            differs & (each <= scale.same * scale.rounding) & (each < apart / 10) for each in (later, ahead)
+        )
+        self._met_again |= meets
+        asides |= {_EARLIER: None} if (meets | is_ahead).any() else {}
+        return meets | is_ahead
 
 
 class WeightRounding:

@@ -262,7 +262,7 @@ def fakes():
     """A GAN with batch normalization, whose fakes are made without gradients, or detached."""
     maker, critic = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 6)), nn.Linear(6, 1)
     optimizers = [torch.optim.Adam(each.parameters(), lr=0.01) for each in (critic, maker)]
-    for part in BATCHES:
+    for number, part in enumerate(BATCHES):
         with torch.set_grad_enabled("detached" in words):
             fake = maker(texts[part]).detach()
         loss = critic(fake).mean() - critic(inputs[part]).tanh().mean()
@@ -270,6 +270,8 @@ def fakes():
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            if "often" in words and number % 3 < 2:
+                break
             loss = -critic(maker(texts[part])).tanh().mean()
 
 
