@@ -113,8 +113,8 @@ def _other_turn(evidence: Evidence) -> Words | None:
     apart = trained_apart(evidence)
     before = [each.name for each in evidence.gradients if each.earlier is not None and each.earlier.any()]
     is_of_both = not (evidence.a.trained_alone or evidence.b.trained_alone)  # else one continues with a new network
-    if apart is None or before not in apart or not is_of_both:
-        return None
+    if apart is None or not before or not is_of_both or not any({*before} <= {*names} for names in apart):
+        return None  # of those that both updated, some may have had a gradient of zero
     return {"step": str(evidence.step), "one": few(apart[0]), "other": few(apart[1])}
 
 

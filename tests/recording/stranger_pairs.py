@@ -29,6 +29,7 @@ PAIRS = [
     ("encoders", "reached still", "missing_gradients", "get gradients in B alone: frozen, detached, missing, not"),
     ("frozen", "forgotten", "missing_gradients", "6 parameters (Sequential.0.weight, "),
     ("turns", "often", "other_turn", "step 4 updates "),
+    ("turns", "mistaken", "other_turn", "step 1 updates "),
     ("prepared", "within", "same", "the two call their models on other numbers"),
     ("prepared", "shifted", "unnamed", "0 of A's 8 examples are among the 8 of B"),
     ("prepared", "shifted", "unnamed", "no example is the same where one argument differs, such as the labels, or"),

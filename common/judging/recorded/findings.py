@@ -156,8 +156,13 @@ def _say(seen: dict[str, SeenTensor], differing: set[str], name: str, broken: st
         if len(apart) > 1:
             return f"the gradients of {alone} alone differ: they are {factor}", ratio
         return f"the gradient of {alone} alone differs: it is {factor}", ratio
-    off = of_norm(seen[name].off) if name in seen and np.isfinite(seen[name].off) else "infinitely much"
-    return f"the gradient of {name} is off by {off}; {len(differing)} of {len(seen)} gradients differ", None
+    count = f"{len(differing)} of {len(seen)} gradients differ"
+    if (first := seen.get(name)) is None:
+        return f"the gradient of {name} differs; {count}", None
+    for who, has, own in (("A", "B", first.one), ("B", "A", first.other)):
+        if not own.any():
+            return f"{who} has no gradient for {name}, which has one in {has}; {count}", None
+    return f"the gradient of {name} is off by {of_norm(first.off)}; {count}", None
 
 
 def _is_kink(walk: Walk, compared: ComparedTensors, differs: np.ndarray, seen: dict[str, SeenTensor]) -> bool:

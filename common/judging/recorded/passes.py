@@ -47,15 +47,15 @@ class DataPasses:
             self._count(own_rows(before) if loaded else ())
             rows = {rank: each[-loaded:] if loaded else () for rank, each in rows.items()}
         if is_first:
-            self._seen, self._has_begun = set(), True
+            self._seen, self._has_begun, self._is_loaded = set(), True, bool(counts.get("loaded_examples"))
         if counts.get("passes_over"):
             self._seen, self._counts, self._of_last = None, self._counts - self._of_last, np.zeros(2, int)
         if self._seen is not None and rows:
             before = self._counts.copy()
             self._count(own_rows(rows))
-            self._counts[1] += max(map(len, rows.values())) - counts.get("loaded_examples", 0)
+            more = max(map(len, rows.values())) - counts.get("loaded_examples", 0)
+            self._counts[1] += more if self._is_loaded else 0
             self._of_last = (self._counts - before) * (step.passes > 1 and not is_first)
-            self._is_loaded |= "loaded_examples" in counts
             self._is_called_again |= "more_calls" in counts
 
     def _count(self, rows: Iterable[int]) -> None:
@@ -66,7 +66,7 @@ class DataPasses:
     @property
     def repeated(self) -> int | None:
         """The number of examples that were repeated within a pass; None if no pass is known, or models are given more."""
-        is_more = self._is_called_again or (self._is_loaded and self._counts[1] > 0)
+        is_more = self._is_called_again or self._counts[1] > 0
         return int(self._counts[0]) if self._has_begun and not is_more else None
 
 

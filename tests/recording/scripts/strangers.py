@@ -159,7 +159,7 @@ def turns():
         if number % (2 if "often" in words else 3) == 0:
             generator.zero_grad()
             (-critic(generator(noise[part])).mean()).backward()
-            optimizers[0].step()
+            optimizers["mistaken" in words].step()
 
 
 class Centered(nn.Module):
