@@ -74,7 +74,9 @@ def _dropped(evidence: Evidence) -> Words | None:
     if (is_again and (evidence.step > 0 or set(less) <= set(theirs))) or goes_on(evidence.a, evidence.b):
         return None
     is_called_again, is_of_words = set(less) <= set(theirs), len({*ours.values()}) > 1  # e.g. of a packed text
-    if theirs - ours or not theirs or is_called_again or is_of_words or evidence.a.is_elsewhere:
+    targets = [0 if each.targets is None else each.targets.total() for each in (evidence.a, evidence.b)]
+    has_no_target = targets[0] == targets[1] > 0  # e.g. what a teacher is called on
+    if theirs - ours or not theirs or is_called_again or is_of_words or has_no_target or evidence.a.is_elsewhere:
         return None
     return {"less": counted(less.total(), "example"), "total": str(ours.total())}
 

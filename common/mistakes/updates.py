@@ -3,12 +3,13 @@
 import numpy as np
 
 from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.groups import groups_of
 from samestep.common.mistakes.mistake import Mistake, Words, few, names_of, near, spell
 from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, differing, length
 from samestep.common.steps.record import FOLLOWER
 
 MOST_FACTORS = 4
-"""The largest number of ratios between updates; more of them mean another formula."""
+"""The largest number of ratios between updates, unless learning rates have them as well; more of them mean another formula."""
 
 
 def _update_times(evidence: Evidence) -> Words | None:
@@ -33,7 +34,9 @@ def _factors(evidence: Evidence) -> Words | None:
         if names is None:
             factors.append((ratio, names := []))
         names.append(each.name)
-    if not 1 < len(factors) <= MOST_FACTORS:
+    ours, theirs = ([each["lr"] for each in groups_of(side.scalars, ["lr"])] for side in (evidence.a, evidence.b))
+    are_rates = all(any(near(ratio * one, other) for one in ours for other in theirs) for ratio, _ in factors)
+    if len(factors) == 1 or (len(factors) > MOST_FACTORS and not are_rates):
         return None
     return {
         "what": ", and ".join(f"of {few(names)} is {spell(ratio)} times A's" for ratio, names in factors if ratio != 1)

@@ -44,6 +44,24 @@ def test_a_late_update_of_any_factor_is_no_count_of_steps_that_was_lost() -> Non
     assert updated(5000, correction(1) / correction(5001)) == ["step_count_lost"]
 
 
+@pytest.mark.parametrize(
+    ("rates", "expected"), [([1.0, 0.5, 0.25, 0.125, 0.0625], ["update_factors"]), ([1.0, 0.5], [])]
+)
+def test_many_factors_of_updates_are_no_other_formula_where_learning_rates_have_them(
+    rates: list[float], expected: list[str]
+) -> None:
+    """As where each layer has a rate of its own."""
+    ones = np.random.default_rng(0).normal(size=(5, 8))
+    gradients = [
+        SeenTensor(str(place), "kernel", "parameter", 64, one, one, 1e-7, 10.0) for place, one in enumerate(ones)
+    ]
+    moves = [dataclasses.replace(each, other=0.5**place * each.one) for place, each in enumerate(gradients)]
+    other = dataclasses.replace(
+        SIDE, scalars={f"lr/{place}" if place else "lr": 0.1 * r for place, r in enumerate(rates)}
+    )
+    assert named(Evidence("update", 0, SIDE, other, gradients, moves)) == expected
+
+
 def test_a_decay_of_the_moments_that_is_too_small_for_a_float_ends_no_judgement() -> None:
     assert 0.9**8000 == 0
     assert updated(7999, 1.5) == ["update_times"]

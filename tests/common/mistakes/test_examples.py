@@ -53,6 +53,17 @@ def test_a_shard_is_missing_from_a_first_step_whatever_comes_again_later() -> No
     assert [each.name for each in found] == ["dropped_shard"]
 
 
+def test_examples_without_a_target_are_no_missing_ones() -> None:
+    """As those that a teacher is called on, if that is the model itself in one of two runs."""
+    targets = (collections.Counter(range(number)) for number in (2, 2, 4))
+    less, same, more = (
+        dataclasses.replace(side(rows, 0), targets=each)
+        for rows, each in zip(((1, 2), (1, 2, 3, 4), (1, 2, 3, 4)), targets, strict=True)
+    )
+    found = [[each.name for each in causes(Evidence("data", 0, less, other))] for other in (same, more)]
+    assert found == [[], ["dropped_shard"]]
+
+
 def test_a_packed_text_that_is_a_word_shorter_is_missing_no_example() -> None:
     whole, shorter = (dataclasses.replace(side(rows, 0), again=1) for rows in ((1, 2, 1, 3), (1, 2, 1)))
     assert not causes(Evidence("data", 0, whole, shorter))
