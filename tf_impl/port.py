@@ -224,7 +224,7 @@ def _updates(
         if own.gradient_accumulation_steps:
             raise ConfigError(
                 f"--model {asked.model}: the optimizer for tf has gradient_accumulation_steps={own.gradient_accumulation_steps}, "
-                "so it does not update in every step; leave it out, and say it to `samestep run` by --accumulation-steps."
+                "so it does not update in every step; leave it out, and give `samestep run` --accumulation-steps instead."
             )
         hyper = hyper_parameters(own, dict(zip(built.trained, variables, strict=True)))
         return lambda gradients, _: own.apply(gradients, variables), hyper, lambda: float(own.learning_rate)

@@ -162,7 +162,7 @@ def differ(what: str, both: Both) -> str:
         return f"{what} are shaped {list(one.shape)} and {list(other.shape)}"
     with np.errstate(all="ignore"):
         ratio = float(np.linalg.norm(one - other) / np.linalg.norm(one))
-    return f"{what} {'differs' if what == 'what goes in' else 'differ'} by {percent(ratio)}{_place(one, other)}"
+    return f"{what} {'differs' if what == 'the input' else 'differ'} by {percent(ratio)}{_place(one, other)}"
 
 
 def _place(one: np.ndarray, other: np.ndarray) -> str:

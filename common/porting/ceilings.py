@@ -7,7 +7,7 @@ from samestep.common.porting.model_trace import LayerCall
 
 _CLIPPING = ("hardtanh", "clamp", "clip", "clipbyvalue", "minimum")
 """Modules, functions of torch and operations of TensorFlow whose output is limited by an argument of the call."""
-_NO_END = "without end"
+_NO_END = "without limit"
 
 
 def notes_on_ceilings(case: PortCase) -> Iterator[str]:
@@ -19,7 +19,7 @@ def notes_on_ceilings(case: PortCase) -> Iterator[str]:
     for layer in case.layers:
         one, other = (_ceiling(call) for call in (layer.source, layer.target))
         if one and other and one != other:
-            yield f"{layer.names}: the first grows {one}, the second {other}, and no number came that far"
+            yield f"{layer.names}: the first grows {one}, the second {other}, and no number of the batch came that far"
 
 
 def _ceiling(call: LayerCall) -> str:

@@ -64,7 +64,7 @@ def _between(case: PortCase, number: int, layer: Aligned, deviation: float) -> P
     cause, before = _explain(case, number, layer, True), layers[-1] if layers else None
     both = layer.output if layer.inputs is None else layer.inputs
     is_last = layer.source.kind == OUTPUTS
-    what = differ("the outputs of the model" if is_last else "what goes in", both)
+    what = differ("the outputs of the model" if is_last else "the input", both)
     named = before if is_last and before is not None else layer
     where = f"between {before.names} and {layer.names}" if before is not None else f"before {layer.names}"
     where = f"after {named.names}" if is_last else where

@@ -59,7 +59,7 @@ def _judge(case: PortCase) -> PortVerdict:
         return dataclasses.replace(found, notes=found_notes)
     found_notes += notes_on_places(case)
     steps = _say_steps(case, bool(constants)) if case.source.losses else ""
-    same = "the same model" + (f" but for {', '.join(case.accepted)}, as accepted" if case.accepted else "")
+    same = "the same model" + (f" except for {', '.join(case.accepted)}, as accepted" if case.accepted else "")
     if not constants:
         return PortVerdict(
             kind=SAME, sentence=f"{same}: every layer within {LAYER_BOUND:.0e}{steps}", notes=found_notes

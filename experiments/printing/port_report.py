@@ -81,7 +81,7 @@ def _parameters(frameworks: Sequence[str]) -> Sequence[Column[Pair]]:
 
 
 _DEVIATIONS: Sequence[Column[Aligned]] = (
-    Column("what goes in", lambda layer: _spell(_off(layer)["inputs"]), drop_priority=1),
+    Column("input", lambda layer: _spell(_off(layer)["inputs"]), drop_priority=1),
     Column("outputs", lambda layer: _spell(_off(layer)["outputs"])),
     Column("gradients", lambda layer: _spell(_off(layer)["gradients"])),
 )

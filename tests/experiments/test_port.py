@@ -133,7 +133,7 @@ def test_what_is_accepted_is_compensated_for(walked: Walked) -> None:
     case, verdict = walked.found["accepting"]
     assert case.accepted == ("double_bias", "epsilon")
     assert verdict.sentence == (
-        "the same model but for double_bias, epsilon, as accepted: every layer within 1e-12, 4 steps within 1e-10"
+        "the same model except for double_bias, epsilon, as accepted: every layer within 1e-12, 4 steps within 1e-10"
     )
 
 

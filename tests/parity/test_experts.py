@@ -54,7 +54,7 @@ def test_the_load_balancing_loss_is_that_of_the_whole_batch(run_cell: RunCell, c
         ),
         ("torch:dp", "its replicas are threads"),
         ("torch:tp+sequence_parallel=true", "does not cut mixtures of experts"),
-        ("tf:parameter_server", "its workers wait for nobody"),
+        ("tf:parameter_server", "its workers do not wait for each other"),
         ("tf:central_storage", "its replicas share one copy of each variable"),
     ],
 )

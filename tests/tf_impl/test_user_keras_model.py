@@ -277,7 +277,7 @@ def test_a_row_that_cannot_take_the_model_says_why(launcher: Launcher, cell: str
     [
         ("tf:tpu", "XLA compiles each replica alone"),
         ("tf:central_storage", "its replicas share one copy of each variable"),
-        ("tf:parameter_server+consistency=async", "its workers wait for nobody"),
+        ("tf:parameter_server+consistency=async", "its workers do not wait for each other"),
     ],
 )
 def test_statistics_of_the_whole_batch_are_refused_with_the_reason(launcher: Launcher, cell: str, reason: str) -> None:

@@ -43,10 +43,10 @@ def test_every_row_takes_its_step(run_cell: RunCell, cell: str, model: str) -> N
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        ("CLIPPED_BY_ALL", "has Adam, which moves dense/kernel otherwise when it is given it alone"),
+        ("CLIPPED_BY_ALL", "has Adam, which moves dense/kernel differently when it is given that parameter alone"),
         ("FACTORED", "has Adafactor, which keeps `kernel`, not shaped like its parameter: no row could gather it"),
         ("STARTED", "has Adagrad, whose `accumulator` does not start at zero"),
-        ("NOTHING", "the function given as optimizer returned NoneType, no optimizer of Keras."),
+        ("NOTHING", "the function given as optimizer returned NoneType, not a Keras optimizer."),
         ("TORCH_ALONE", "has an optimizer for torch alone; add one for tf"),
     ],
 )

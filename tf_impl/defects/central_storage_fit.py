@@ -20,4 +20,4 @@ for name, strategy in {
         model.compile(loss="mse")
     losses[name] = model.evaluate(x, y, batch_size=2, verbose=0)
 print(f"the mean over two batches is 7.5: {losses}")
-assert losses["central storage"] == 7.5, "the reported loss is another one"
+assert losses["central storage"] == 7.5, "the reported loss is wrong"

@@ -16,4 +16,4 @@ copies = dtensor.copy_to_mesh(labels, dtensor.Layout.replicated(mesh, 1))
 whole = float(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)[0])
 sharded = float(tf.nn.sparse_softmax_cross_entropy_with_logits(copies, shards)[0])
 print(f"the loss of whole logits: {whole:.6f}; of the same logits in shards: {sharded:.6f}")
-assert abs(whole - sharded) < 1e-9, "the loss over sharded classes is another one"
+assert abs(whole - sharded) < 1e-9, "the loss over sharded classes is wrong"

@@ -36,7 +36,7 @@ def describe_optimizer(model: Model, params: Mapping[str, np.ndarray], source: s
     built = own.made(source)
     name, rate = type(built).__name__, float(np.asarray(built.learning_rate))
     if number := built.gradient_accumulation_steps:
-        said = f"has {name}, which updates in every {number}th step alone (gradient_accumulation_steps={number})"
+        said = f"has {name}, which updates only in every {number}th step (gradient_accumulation_steps={number})"
         return DescribedOptimizer(learning_rate=rate, refused=said)
     slots: tuple[str, ...] | None = None
     for path, value in params.items():
@@ -55,9 +55,9 @@ def _odd(variables: Sequence[tuple[str, Any]], value: np.ndarray, slots: Sequenc
         if tuple(variable.shape) != value.shape:
             return f"which keeps `{slot}`, not shaped like its parameter: no row could gather it"
         if np.asarray(variable).any():
-            return f"whose `{slot}` does not start at zero, as all that rows of TensorFlow keep does"
+            return f"whose `{slot}` does not start at zero, as all state of TensorFlow's rows does"
     names = tuple(slot for slot, _ in variables)
-    return "which keeps other things of other parameters" if slots not in (None, names) else ""
+    return "which does not keep the same state for all parameters" if slots not in (None, names) else ""
 
 
 def _moved_otherwise(source: str, slots: Sequence[str], rate: float, params: Mapping[str, np.ndarray]) -> str:
@@ -78,5 +78,5 @@ def _moved_otherwise(source: str, slots: Sequence[str], rate: float, params: Map
             own.update(spec, alone, tf.constant(gradient), state, tf.constant(own.coefficients(spec, step), tf.float64))
         ended = np.asarray(variable)
         if np.abs(ended - alone.numpy()).max() > _SAME * (np.abs(ended - value).max() or 1.0):
-            return f"moves {name} otherwise when it is given it alone, as rows of TensorFlow do"
+            return f"moves {name} differently when it is given that parameter alone, as rows of TensorFlow do"
     return ""

@@ -49,7 +49,7 @@ def collective_of(kind: str) -> str | None:
         return None
     raise Unavailable(
         f"a step has {kind} of TensorFlow {tf.__version__}, and samestep does not know what that sends: "
-        "the ledger would be wrong without a word. Use an operation of tf.distribute in its place."
+        "the ledger would silently be wrong. Use an operation of tf.distribute instead."
     )
 
 
@@ -72,7 +72,7 @@ def collectives_in(graph: tf.Graph) -> list[tuple[tf.Operation, str]]:
         if hidden:
             raise Unavailable(
                 f"a step has {hidden} in a function that its graph calls ({operation.type}), and samestep does not know "
-                "how often that runs: the ledger would be wrong without a word. Take the function apart."
+                "how often that runs: the ledger would silently be wrong. Call its operations outside of the function."
             )
     return found
 

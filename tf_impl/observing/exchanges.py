@@ -121,7 +121,7 @@ def whole_bytes(graph: tf.Graph, sends_rows: bool) -> tuple[int, int]:
         Unavailable: Workers exchange something with each other, which is counted nowhere.
     """
     for operation, _ in collectives_in(graph):
-        raise Unavailable(f"a worker's step has {operation.type}, and only what servers send and get is counted.")
+        raise Unavailable(f"a worker's step has {operation.type}, and only what servers send and receive is counted.")
     found = copies(graph)
     rows = sum(copy.bytes for copy in found if copy.is_read and not copy.of_variable)
     sent = sum(copy.bytes for copy in found if not copy.source)

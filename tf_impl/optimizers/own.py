@@ -35,7 +35,7 @@ def made(source: str) -> Any:
     built = call_user(builders["tf"], source, "the function given as optimizer")
     if not isinstance(built, keras.optimizers.Optimizer):
         kind = type(built).__name__
-        raise ConfigError(f"--model {source}: the function given as optimizer returned {kind}, no optimizer of Keras.")
+        raise ConfigError(f"--model {source}: the function given as optimizer returned {kind}, not a Keras optimizer.")
     return built
 
 

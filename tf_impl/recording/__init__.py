@@ -17,7 +17,7 @@ def install(options: str) -> Callable[[], None]:
     if backend == "torch":
         return recorder.end  # the recorder of PyTorch follows it
     if backend != "tensorflow":
-        recorder.end(f"Keras runs on {backend}, whose steps are not seen; set KERAS_BACKEND=tensorflow or torch.")
+        recorder.end(f"Keras runs on {backend}, whose steps are not recorded; set KERAS_BACKEND=tensorflow or torch.")
         return recorder.end
     from samestep.tf_impl.recording.dtypes import use_float64
     from samestep.tf_impl.recording.hooks import Hooks

@@ -10,7 +10,7 @@ CONVENTIONS = Conventions(
     formats=("tf",),
     holds_complex="one variable each, with tf.complex(real, imaginary) in the forward pass",
     not_trained="make it with trainable=False",
-    other_dtypes="{counted}, kept so beside {dtype}; make variables without dtype= to have them follow --dtype",
+    other_dtypes="{counted}, and not {dtype}; make variables without dtype=, which then follow --dtype",
     why_wide="only layers of Keras do",
     weights_suffix=".weights.h5",
     read_suffixes=(".weights.h5", ".safetensors"),

@@ -89,7 +89,7 @@ def check_servers(run: Run[ParameterServerOptions]) -> None:
         ConfigError: There are more servers than parts, or workers would have to exchange statistics.
     """
     if not run.options.is_serial or balance_of(run.workload.model):
-        refuse_exchange(run, "its workers wait for nobody")
+        refuse_exchange(run, "its workers do not wait for each other")
     params = run.workload.model.params().values()
     most = max([len(params), *(param.shape[0] for param in params if param.lookups)])
     if run.options.parameter_servers > most:

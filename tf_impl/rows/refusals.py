@@ -9,14 +9,14 @@ ONE_DTYPE = {
 NO_SWITCH = {
     **ONE_DTYPE,
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
-    **refusal("exchange", "its API adds up the gradients itself; tf:multi_worker_mirrored has one of ours"),
+    **refusal("exchange", "its API adds up the gradients itself; tf:multi_worker_mirrored can use an exchange of ours"),
     **refusal(
         "periods",
         "its replicas share parameters, or exchange something in every step; those of tf:mirrored can do without",
     ),
 }
 NO_ORDER = {
-    "fixed_order": "TensorFlow adds up its gradients in an order of its own; tf:mirrored and tf:multi_worker_mirrored have one"
+    "fixed_order": "TensorFlow adds up its gradients in its own order; tf:mirrored and tf:multi_worker_mirrored can fix the order"
 }
 ALONE = {
     **NO_SWITCH,

@@ -63,7 +63,7 @@ def _missing(
         return text
     near = _nearest(layer, layers[1 - side])
     own = next((pair.layers[side].name for pair in pairs if pair.layers[1 - side].name == near.name), "")
-    return text + f", its likeliest partner is `{near.name}`" + (f", which is `{own}`'s" if own else "")
+    return text + f", its likeliest partner is `{near.name}`" + (f", which is matched with `{own}`" if own else "")
 
 
 def _nearest(layer: ParameterLayer, others: Sequence[ParameterLayer]) -> ParameterLayer:

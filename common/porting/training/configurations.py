@@ -72,7 +72,7 @@ def _differing_stilled(names: tuple[str, str], one: Stilled | None, other: Still
     where = ", ".join(f"{side} `{name}`" for side, name in zip(("{a:key}", "{b:key}"), names, strict=True) if name)
     cause, given = f"{{a}} drops {said[0]}, {{b}} {said[1]}{kept}", one or other
     feature = given.feature if given else ""
-    seen = f"{feature} is off in all that was compared, and differs"
+    seen = f"{feature} was switched off for the comparison, and it differs"
     return first_difference(feature, where, seen, cause, names)
 
 

@@ -16,9 +16,7 @@ from samestep.common.workload.models.layer import Stilled
 
 _Place = tuple[LayerCall, Stilled]
 """A call of a layer, and what is switched off in it."""
-UNKNOWN = (
-    "where {feature} stands was not compared everywhere: its place differs, and that may make a difference in training"
-)
+UNKNOWN = "the place of {feature} was not compared everywhere: it differs, and that may matter in training"
 _MIXING = ("linear", "convolution", "normalization")
 """Families whose result depends on whether elements are dropped before or after them."""
 
@@ -41,7 +39,7 @@ def compare_places(case: PortCase, bound: float) -> PortVerdict | None:
     (one, stilled), (other, _) = ours[0], theirs[0]
     said = ("the input", "the output") if is_first_before else ("the output", "the input")
     cause = f"{{a}} drops elements of {said[0]} of `{layer.source.name}`, {{b}} of {said[1]} of `{layer.target.name}`"
-    seen = f"{stilled.feature} is off in all that was compared, and stands elsewhere"
+    seen = f"{stilled.feature} was switched off for the comparison, and it stands elsewhere"
     names = one.name, other.name
     return first_difference(stilled.feature, f"{{a:key}} `{one.name}`, {{b:key}} `{other.name}`", seen, cause, names)
 

@@ -167,7 +167,7 @@ def _explain_update(pair: Pair, case: PortCase, roles: set[str]) -> tuple[str, s
         return f"weight decay on {which}: {who} shrinks them by {abs(rate):.3g} of their size more", epsilon
     if CHANGES[pair.change].is_summed and _is_multiple(one, other, _TWICE):
         times = float(one @ other / (other @ other))
-        said = f"{{a}} has two biases where {{b}} has one; both move, and their sum {times:.2g} times as far"
+        said = f"{{a}} has two biases where {{b}} has one; both move, and their sum moves {times:.2g} times as far"
         return said, epsilon
     times = float(other @ one / (one @ one))
     is_multiple = abs(times - 1) > LEAST_SHARE and _is_multiple(other, one)

@@ -65,7 +65,7 @@ def test_dropout_is_left_out_of_the_comparison() -> None:
     made = case(tf=with_dropout("tf", drop=("elements", 0.8)))
     assert amended(made) == {"dropout": Amendments()}
     accepted = dataclasses.replace(made, accepted=("dropout",))
-    assert judge_port(accepted).sentence.startswith("the same model but for dropout, as accepted: ")
+    assert judge_port(accepted).sentence.startswith("the same model except for dropout, as accepted: ")
 
 
 def test_what_nobody_accepts_is_not_compensated_for() -> None:

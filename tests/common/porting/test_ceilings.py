@@ -28,12 +28,12 @@ def call(kind: str, **settings: object) -> LayerCall:
 @pytest.mark.parametrize(
     ("source", "target", "said"),
     [
-        (call("ReLU"), call("relu6"), "the first grows without end, the second up to 6"),
-        (call("ReLU6"), call("ReLU"), "the first grows up to 6, the second without end"),
-        (call("relu"), call("Relu6"), "the first grows without end, the second up to 6"),
-        (call("ReLU"), call("ReLU", max_value=20), "the first grows without end, the second up to 20"),
-        (call("Hardtanh", max_val=6.0), call("relu"), "the first grows up to 6, the second without end"),
-        (call("clamp"), call("Relu"), "the first grows up to a limit, the second without end"),
+        (call("ReLU"), call("relu6"), "the first grows without limit, the second up to 6"),
+        (call("ReLU6"), call("ReLU"), "the first grows up to 6, the second without limit"),
+        (call("relu"), call("Relu6"), "the first grows without limit, the second up to 6"),
+        (call("ReLU"), call("ReLU", max_value=20), "the first grows without limit, the second up to 20"),
+        (call("Hardtanh", max_val=6.0), call("relu"), "the first grows up to 6, the second without limit"),
+        (call("clamp"), call("Relu"), "the first grows up to a limit, the second without limit"),
         (call("Hardtanh", max_val=6.0), call("ReLU", max_value=6), ""),
         (call("ReLU6"), call("relu6"), ""),
         (call("clamp"), call("ClipByValue"), ""),
@@ -42,4 +42,4 @@ def call(kind: str, **settings: object) -> LayerCall:
 )
 def test_a_ceiling_that_nothing_came_to(source: LayerCall, target: LayerCall, said: str) -> None:
     notes = list(notes_on_ceilings(Case([Pair(source, target)])))
-    assert notes == ([f"both: {said}, and no number came that far"] if said else [])
+    assert notes == ([f"both: {said}, and no number of the batch came that far"] if said else [])

@@ -215,7 +215,7 @@ def test_a_layer_that_only_one_side_has_is_told_with_its_place_and_its_likeliest
     theirs = [dense("dense", 4, 8), dense("dense_1", 8, 6)]
     said = (
         "tf lacks a layer like `skip` (Linear) after `dense` before `dense_1`, its likeliest partner is `dense_1`, "
-        "which is `b`'s; add what is missing"
+        "which is matched with `b`; add what is missing"
     )
     with pytest.raises(ConfigError, match=re.escape(said)):
         match(ours, theirs)

@@ -72,7 +72,7 @@ def test_an_activation_that_stops_where_no_number_came_is_noted() -> None:
 
     found = judge_port(case(torch=made("torch", "ReLU6"), tf=made("tf", "ReLU", max_value=None)))
     assert found.kind == SAME
-    assert any("the first grows up to 6, the second without end" in note for note in found.notes)
+    assert any("the first grows up to 6, the second without limit" in note for note in found.notes)
     same = judge_port(case(torch=made("torch", "ReLU6"), tf=made("tf", "ReLU", max_value=6.0)))
     assert not any("grows" in note for note in same.notes)
 
@@ -143,7 +143,7 @@ def test_dropout_beside_a_relu_a_factor_or_a_reshape_is_the_same() -> None:
 def test_a_place_that_is_not_known_is_said_and_is_no_alarm() -> None:
     kernel, _, active, _ = (call.output for call in trace("tf").calls)
     verdict = judge_port(case(torch=with_place("torch", kernel, "norm"), tf=with_place("tf", active, "")))
-    assert verdict.kind == SAME and "where dropout stands was not compared" in " ".join(verdict.notes)
+    assert verdict.kind == SAME and "the place of dropout was not compared" in " ".join(verdict.notes)
 
 
 @pytest.mark.parametrize(
