@@ -70,7 +70,7 @@ class TapeHooks:
                     self._session.journal().add_loss(tf.reduce_sum(plain if each is scaled else each))
 
     def _new_targets(self, target: Any) -> list[Any]:
-        """Returns the targets whose gradients were not asked for since the last tape began, and not those with other sources."""
+        """Returns the targets whose gradients were not asked for before, by any sources, since the last tape began."""
         known = vars(self._here).setdefault("targets", [])
         new = [each for each in keras.tree.flatten(target) if not any(made() is each for made in known)]
         known += [weakref.ref(each) for each in new]

@@ -24,7 +24,7 @@ class MirroredOptions(StrategyOptions):
 
 @dataclasses.dataclass(frozen=True)
 class ContextOptions(StrategyOptions):
-    """What attentions exchange along the axis `context`."""
+    """What attention layers exchange along the axis `context`."""
 
     attention_exchange: str = flag(
         HEADS,
@@ -70,7 +70,7 @@ class ParameterServerOptions(StrategyOptions):
 
 @dataclasses.dataclass(frozen=True)
 class TpuOptions(StrategyOptions):
-    """Where the TPU is, or which it would be."""
+    """Where the TPU is, or for which TPU the step is compiled."""
 
     tpu: str | None = flag(
         None,

@@ -1,4 +1,4 @@
-"""Context parallel: each replica takes some positions of every example; attentions exchange heads, or keys and values.
+"""Context parallel: each replica takes a part of the positions of every example; attention exchanges heads, or keys and values.
 
 Replicated: parameters, gradients, optimizer state. Split: the positions of each example along `context`, the batch along `data`.
 Sent: in each attention queries, keys, values and outputs, all-to-all, forward and backward, or keys and values to all replicas;

@@ -1,4 +1,4 @@
-"""Expert parallel: each replica has some of the experts of each block; tokens go to those that have their experts, and back.
+"""Expert parallel: each replica has a part of the experts of each block; tokens go to those that have their experts, and back.
 
 Replicated: everything but the experts. Split: the experts along `expert`, the batch along `data` and `expert`.
 Sent: in each block what tokens hand to their experts and get back, all-to-all in equal parts that have room for all, forward
