@@ -1,8 +1,8 @@
-"""One of ten small training scripts, in one of five layouts. It is right in each of them, unless it is asked for a mistake.
+"""One of ten small training scripts, in one of five layouts. It is correct in each of them, unless `--mistake` is given.
 
 python benchmarks/judging/alarm_script.py --model relu --layout ddp --seed 3 [--bf16] [--mistake wire]
 
-`benchmarks.judging.alarms` records it where it is right, and `benchmarks.judging.power` where it is not.
+`benchmarks.judging.alarms` records it without a mistake, and `benchmarks.judging.power` with one.
 """
 
 import argparse
@@ -82,7 +82,7 @@ MODELS = {
     "lstm": _Recurrent,
 }
 LAYOUTS = {"permuted": 1, "accumulated": 1, "ddp": 2, "ddp4": 4, "fsdp2": 2}
-"""Layout -> its processes."""
+"""Layout -> its number of processes."""
 MISTAKES = {
     "off": "all gradients are off by 0.01 %",
     "target": "one target of the batch is wrong",
@@ -108,7 +108,7 @@ def _shared(net: nn.Module, layout: str, is_bf16_wire: bool) -> nn.Module:
         from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 
         net = nn.parallel.DistributedDataParallel(net)
-        if is_bf16_wire:  # under a name of its own: by name it is refused without NCCL
+        if is_bf16_wire:  # wrapped, because the hook is refused by name without NCCL
             net.register_comm_hook(None, lambda state, bucket: bf16_compress_hook(state, bucket))
     if layout == "fsdp2":
         from torch.distributed.device_mesh import init_device_mesh
@@ -120,7 +120,7 @@ def _shared(net: nn.Module, layout: str, is_bf16_wire: bool) -> nn.Module:
 
 
 def _spoiled(mistake: str | None, batch: torch.Tensor, targets: torch.Tensor, classes: int) -> torch.Tensor:
-    """Returns the examples of a step, and spoils their targets, as a mistake has it."""
+    """Returns the examples of a step and corrupts their targets, according to a mistake."""
     if mistake == "target":
         target = targets[int(batch[3])].view(-1)
         target[0] = target[0] + 1 if targets.is_floating_point() else (target[0] + 1) % classes
@@ -136,7 +136,7 @@ def _spoil_gradients(mistake: str | None, by: float, net: nn.Module, is_sent: bo
 
 
 def main() -> None:
-    """Trains."""
+    """Trains the chosen model."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=MODELS, required=True)
     parser.add_argument("--layout", choices=["plain", *LAYOUTS], default="plain")
@@ -147,7 +147,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.bf16 and given.model == "lstm":
-        torch.backends.mkldnn.enabled = False  # which has no kernel in bf16 for it on some CPUs
+        torch.backends.mkldnn.enabled = False  # oneDNN has no bf16 kernel for an LSTM on some CPUs
     torch.manual_seed(given.seed)
     world, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     if world > 1:

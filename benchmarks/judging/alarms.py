@@ -1,9 +1,9 @@
-"""False alarms of `samestep diff`: healthy pairs of scripts in other layouts, each judged again in float64.
+"""Counts false alarms of `samestep diff` on healthy pairs of scripts in different layouts, each judged again in float64.
 
     python -m benchmarks.judging.alarms [--pairs N] [--store DIR] [--jobs N]
 
-500 pairs: 10 scripts x 5 layouts x 5 seeds x {float32, bf16}, 20 steps each. What is judged is kept in DIR/alarms.jsonl and its
-records beside it: the next call goes on from there. The record of a script, and its reruns, serve all five layouts.
+500 pairs: 10 scripts x 5 layouts x 5 seeds x {float32, bf16}, 20 steps each. Verdicts are kept in DIR/alarms.jsonl, with the
+records next to it, and the next call continues from there. The record of a script and its reruns are used for all five layouts.
 """
 
 import collections
@@ -20,7 +20,7 @@ SEEDS = range(5)
 
 
 def pairs() -> Iterator[tuple[str, str, int, bool]]:
-    """Model, layout, seed, and whether it is in bf16; any beginning of them has a bit of everything."""
+    """Yields model, layout, seed, and whether it is in bf16; any first part of them covers some of everything."""
     for seed, is_bf16, turn in itertools.product(SEEDS, (False, True), range(len(LAYOUTS))):
         for number, model in enumerate(MODELS):
             yield model, list(LAYOUTS)[(number + turn) % len(LAYOUTS)], seed, is_bf16

@@ -1,6 +1,6 @@
-"""Records small scripts, as `alarm_script.py`, in processes that are forked off one that has imported torch.
+"""Records small scripts, such as `alarm_script.py`, in processes forked from one that has imported torch.
 
-The import takes longer than the scripts. A record that is there already is taken as it is.
+The import takes longer than the scripts. Existing records are reused.
 """
 
 import atexit
@@ -31,9 +31,9 @@ def begin(store: Path) -> None:
     """Prepares this process to be forked.
 
     Args:
-        store: Where the records go.
+        store: The folder for the records.
     """
-    import torch._dynamo  # which every optimizer imports at its first step; here: it takes as long as torch
+    import torch._dynamo  # every optimizer imports it in its first step; imported here, as it takes as long as torch
     import torch.distributed.fsdp
 
     store.mkdir(parents=True, exist_ok=True)
@@ -42,13 +42,13 @@ def begin(store: Path) -> None:
 
 
 def recorded(store: Path, name: str, words: Sequence[str], num_steps: int = STEPS, script: Path = SCRIPT) -> Reruns:
-    """Returns the record of a script.
+    """Returns the record of a script; records it if there is none.
 
     Args:
-        store: Where the records are.
+        store: The folder of the records.
         name: "A" or "B".
         words: The arguments of the script.
-        num_steps: How many steps it takes.
+        num_steps: The number of steps that it takes.
         script: The script.
     """
     directory = store / "-".join(word.removeprefix("--") for word in words)
@@ -60,14 +60,14 @@ def recorded(store: Path, name: str, words: Sequence[str], num_steps: int = STEP
 
 
 def _is_whole(directory: Path, num_steps: int) -> bool:
-    """Returns whether a record is there, and was not interrupted."""
+    """Returns whether a record exists and is complete."""
     with contextlib.suppress(ConfigError):
         return bool(rank_files(directory)) and count_steps(read_run(directory)) == num_steps
     return False
 
 
 def fork_off(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
-    """Runs a command of ours, and records it, in processes that have torch already: a `RunCommand`."""
+    """Runs and records one of our commands in processes that have already imported torch; it is a `RunCommand`."""
     world = LAYOUTS.get(command[command.index("--layout") + 1], 1)
     full = dataclasses.replace(options, out=str(prepared(Path(options.out))), command=tuple(command))
 

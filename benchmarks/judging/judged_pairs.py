@@ -1,4 +1,4 @@
-"""Judges pairs of recorded scripts. What is judged is kept, and the next call goes on from there."""
+"""Judges pairs of recorded scripts. Verdicts are kept, and the next call continues from there."""
 
 import argparse
 import collections
@@ -25,15 +25,15 @@ def judge_pairs(
     a_of: Callable[[Pair], Pair],
     show: Callable[[list[dict]], None],
 ) -> None:
-    """Judges as many pairs as the command line asks for, and prints what came out.
+    """Judges as many pairs as the command line asks for, and prints the results.
 
     Args:
-        about: What the command is for.
-        pairs: All of them.
-        count: How many are judged, unless the command line says it.
-        judged: Judges a pair, with the records in a folder; returns what is kept of it.
-        a_of: What decides the first record of a pair. Pairs that share it are judged one after the other.
-        show: Prints a table of what came out.
+        about: The purpose of the command.
+        pairs: All pairs.
+        count: The default number of pairs to judge.
+        judged: Judges a pair, given the folder of the records; returns the result to keep.
+        a_of: Returns the part of a pair that determines its first record. Pairs that share it are judged in sequence.
+        show: Prints a table of the results.
     """
     parser = options(about)
     parser.add_argument("--pairs", type=int, default=count)
@@ -42,10 +42,10 @@ def judge_pairs(
 
 
 def options(about: str | None) -> argparse.ArgumentParser:
-    """Returns what every command that judges pairs takes.
+    """Returns the parser with the options of every command that judges pairs.
 
     Args:
-        about: What the command is for.
+        about: The purpose of the command.
     """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", type=Path, default=Path("runs", Path(sys.argv[0]).stem))
@@ -60,14 +60,14 @@ def judge_given(
     a_of: Callable[[Pair], Pair],
     show: Callable[[list[dict]], None],
 ) -> None:
-    """Judges pairs, unless they are judged already, and prints what came out.
+    """Judges the pairs that have not been judged, and prints all results.
 
     Args:
         given: The options of the command line.
-        pairs: As in `judge_pairs`, like the others.
-        judged: Judges a pair.
-        a_of: What decides the first record of a pair.
-        show: Prints a table.
+        pairs: The pairs.
+        judged: See `judge_pairs`.
+        a_of: See `judge_pairs`.
+        show: Prints a table of the results.
     """
     begin(given.store)
     log = given.store / f"{Path(sys.argv[0]).stem}.jsonl"
@@ -89,7 +89,7 @@ def _judge_group(judged: Callable[[Path, Pair], dict], store: Path, log: Path, p
         except SamestepError as error:
             print(f"{pair}: {error}", file=sys.stderr)
             continue
-        with log.open("a") as file:  # a line is one write, so lines of several processes do not mix
+        with log.open("a") as file:  # a line is one write, so lines of several processes do not interleave
             file.write(json.dumps(row) + "\n")
         print(row, file=sys.stderr, flush=True)
 

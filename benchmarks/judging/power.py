@@ -1,9 +1,9 @@
-"""What `samestep diff` sees of four small mistakes, in float32, in records of one step.
+"""Measures how many of four small mistakes `samestep diff` finds, in float32, in records of one step.
 
     python -m benchmarks.judging.power [--pairs N] [--store DIR] [--jobs N]
 
-100 pairs of each mistake: 10 scripts x 10 seeds, the script as it is against the wrong one, in the five layouts by turns. The
-records are kept in DIR, and the next call takes what is there.
+100 pairs of each mistake: 10 scripts x 10 seeds, the correct script against the wrong one, alternating between the five layouts.
+The records are kept in DIR and reused by the next call.
 """
 
 import collections
@@ -24,8 +24,8 @@ NAMES = {
     "twice": ("padded_sample_twice",),
     "wire": ("gradients_rounded_to_bf16",),
 }
-"""The names that say what a mistake is. None says that all gradients have a factor that nobody knows; the sentence of
-`mean_of_means` names other targets as well."""
+"""The names that correctly describe each mistake. No name stands for an arbitrary factor on all gradients; the sentence of
+`mean_of_means` also covers changed targets."""
 
 
 OUTCOMES = ("named", "no name", "wrongly named", "cannot tell", "not seen")
@@ -36,8 +36,8 @@ def outcome_of(right: Collection[str], verdict: RecordedVerdict) -> str:
     """Returns one of OUTCOMES.
 
     Args:
-        right: The names that are right for what is wrong in the second script.
-        verdict: What is said of the pair.
+        right: The names that correctly describe what is wrong in the second script.
+        verdict: The verdict on the pair.
     """
     if verdict.kind == "unknown":
         return "cannot tell"
@@ -48,7 +48,7 @@ def outcome_of(right: Collection[str], verdict: RecordedVerdict) -> str:
 
 
 def pairs() -> Iterator[tuple[str, str, str]]:
-    """Model, layout and seed; the layouts take turns."""
+    """Yields model, layout and seed; the layouts alternate."""
     for seed, (number, model) in itertools.product(SEEDS, enumerate(MODELS)):
         yield model, list(LAYOUTS)[(number + seed) % len(LAYOUTS)], str(seed)
 

@@ -1,9 +1,9 @@
-"""What `samestep diff` sees of mistakes in scripts under bf16 autocast, as they are and with `--float64`, in records of one step.
+"""Measures how many mistakes `samestep diff` finds in one step under bf16 autocast, without and with `--float64`.
 
     python -m benchmarks.judging.power_bf16 [--pairs N] [--store DIR] [--jobs N]
 
-30 pairs of each mistake: 10 scripts x 3 seeds, the script as it is against the wrong one, in the five layouts by turns. Gradients
-are off by 0.01 % to 30 %. The records are kept in DIR, and the next call takes what is there.
+30 pairs of each mistake: 10 scripts x 3 seeds, the correct script against the wrong one, alternating between the five layouts.
+Gradients are off by 0.01 % to 30 %. The records are kept in DIR and reused by the next call.
 """
 
 import collections
@@ -20,7 +20,7 @@ WRONG = {
     **{f"all gradients are off by {float(size) * 100:g} %": ("off", "--by", size) for size in SIZES},
     **{meaning: (mistake,) for mistake, meaning in MISTAKES.items() if mistake != "off"},
 }
-"""What is wrong -> the mistake, and the words that say how large it is."""
+"""Description of what is wrong -> the mistake, and the arguments for its size."""
 KINDS = ("seen", "cannot tell", "not seen", "wrongly named")
 
 

@@ -18,11 +18,11 @@ _ACTIVATIONS = {
     "elu": (nn.ELU, nn.SELU),
     "leaky": (nn.LeakyReLU, nn.ReLU),
 }
-"""Each activation, and the one that takes its place by mistake."""
+"""Activation -> the activation that replaces it by mistake."""
 
 
 def data(s: Settings) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns inputs and targets: the next words of texts, of which the last are padding.
+    """Returns inputs and targets; the targets of texts are their next words, and the last are padding.
 
     Args:
         s: The settings.
@@ -124,7 +124,7 @@ class Net(nn.Module):
             self.head = nn.Linear(width, 1 if s.kind == "regression" else CLASSES)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns logits, or numbers.
+        """Returns logits, or numbers for a regression.
 
         Args:
             x: A batch of examples.
@@ -145,9 +145,9 @@ def loss_of(
     Args:
         s: The settings.
         variant: The variant of the script.
-        outputs: Of the model.
-        targets: Of the same examples.
-        count: By what the sum over the targets is divided; None: by how many they are.
+        outputs: The outputs of the model.
+        targets: The targets of the same examples.
+        count: The divisor of the sum over the targets; None stands for their number.
     """
     reduction = "sum" if count is not None else "mean"
     if s.kind == "regression":
@@ -190,15 +190,15 @@ def _loss_of_classes(
 def penalty_of(
     s: Settings, variant: str, net: nn.Module, outputs: torch.Tensor, targets: torch.Tensor, count: torch.Tensor
 ) -> torch.Tensor | float:
-    """Returns what is added to the loss of a micro-batch.
+    """Returns the penalty that is added to the loss of a micro-batch.
 
     Args:
         s: The settings.
         variant: The variant of the script.
         net: The model.
-        outputs: Of the model.
-        targets: Of the same examples.
-        count: How many targets the batch has.
+        outputs: The outputs of the model.
+        targets: The targets of the same examples.
+        count: The number of targets in the batch.
     """
     factor = {"penalty_twice": 2.0, "no_penalty": 0.0}.get(variant, 1.0)
     trained = [each for each in net.parameters() if each.requires_grad]

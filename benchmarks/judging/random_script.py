@@ -1,8 +1,8 @@
-"""One of countless small training scripts. It is right in each layout, unless it is asked for a mistake.
+"""One of countless small training scripts. It is correct in each layout, unless the variant is a mistake.
 
 python benchmarks/judging/random_script.py --config 7 --layout ddp --variant no_zero
 
-`random_settings.py` draws what it trains, and lists its variants. `benchmarks.judging.random_scripts` records it.
+`random_settings.py` draws its settings and lists its variants. `benchmarks.judging.random_scripts` records it.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from benchmarks.judging.random_updates import clip, optimizers_of, schedule_of
 
 
 def _prepare(net: Net, s: Settings, variant: str) -> None:
-    """Freezes some parameters, and spoils initial weights."""
+    """Freezes some parameters, and corrupts initial weights if the variant says so."""
     with torch.no_grad():
         if variant == "initial_head":
             net.head.weight.mul_(0.5)
@@ -47,7 +47,7 @@ def _shared(net: Net, layout: str, world: int, variant: str) -> nn.Module:
 
 
 def _batches(s: Settings, variant: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yields a batch for each step, from epochs in their own orders."""
+    """Yields a batch for each step; each epoch has its own order."""
     inputs, targets = data(s)
     if variant == "shifted_targets":
         targets = inputs.roll(-2, 1).where(targets != IGNORED, IGNORED) if s.kind == "texts" else targets.roll(1, 0)
@@ -102,7 +102,7 @@ def _evaluate(net: Net, model: nn.Module, inputs: torch.Tensor, is_left: bool) -
 
 @dataclasses.dataclass(frozen=True)
 class _Script:
-    """What is trained, how, and on which rank."""
+    """A script with its settings, its model and its rank."""
 
     s: Settings
     variant: str
@@ -113,7 +113,7 @@ class _Script:
     world: int
 
     def call(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Returns what the model computes."""
+        """Returns the outputs of the model."""
         if self.variant == "functional":
             tensors = dict(self.net.named_parameters()) | dict(self.net.named_buffers())
             return torch.func.functional_call(self.net, tensors, (inputs,))
@@ -122,7 +122,7 @@ class _Script:
         return self.model(inputs)
 
     def pass_back(self, inputs: torch.Tensor, targets: torch.Tensor, optimizers: list[torch.optim.Optimizer]) -> float:
-        """Adds up the gradients of a batch, and returns its loss."""
+        """Accumulates the gradients of a batch, and returns its loss."""
         s, variant, total = self.s, self.variant, 0.0
         count = (targets != IGNORED).sum() if s.kind == "texts" else torch.tensor(len(targets))
         parts = torch.arange(len(inputs)).tensor_split(s.parts)
@@ -190,7 +190,7 @@ class _Script:
 
 
 def main() -> None:
-    """Trains."""
+    """Trains the chosen configuration."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", type=int, required=True)
     parser.add_argument("--layout", choices=["plain", *LAYOUTS], default="plain")

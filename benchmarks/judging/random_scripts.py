@@ -1,10 +1,10 @@
-"""What `samestep diff` says of random training scripts: each against lawful variants of it, and against mistakes.
+"""Judges random training scripts with `samestep diff`, each against lawful variants and against mistakes.
 
     python -m benchmarks.judging.random_scripts [--configs FIRST LAST] [--store DIR] [--jobs N]
 
-A number decides what a script trains, and which 4 lawful variants and 8 mistakes are held against it. Each is recorded for 10
-steps. What is judged is kept in DIR/random_scripts.jsonl and its records beside it: the next call goes on from there. A mistake
-may be none in some script, as a mean of means over parts of equal size; then `same` is right.
+A number determines what a script trains, and which 4 lawful variants and 8 mistakes it is compared with. Each is recorded for 10
+steps. Verdicts are kept in DIR/random_scripts.jsonl, with the records next to it, and the next call continues from there. In some
+scripts a mistake has no effect, such as a mean of means over parts of equal size; then `same` is right.
 """
 
 import collections
@@ -26,8 +26,8 @@ def pairs(first: int, last: int) -> Iterator[tuple[int, str]]:
     """Yields configurations with one of their variants.
 
     Args:
-        first: The first configuration.
-        last: The last one.
+        first: The number of the first configuration.
+        last: The number of the last configuration.
     """
     for config in range(first, last + 1):
         own, s = random.Random(config), draw(config)
@@ -38,10 +38,10 @@ def pairs(first: int, last: int) -> Iterator[tuple[int, str]]:
 
 
 def judged(store: Path, pair: Pair) -> dict[str, object]:
-    """Judges a script and a variant of it; returns what is kept of that.
+    """Judges a script and a variant of it; returns the result to keep.
 
     Args:
-        store: Where the records are.
+        store: The folder of the records.
         pair: The configuration and the variant.
     """
     config, name = map(str, pair)
@@ -56,10 +56,10 @@ def judged(store: Path, pair: Pair) -> dict[str, object]:
 
 
 def table_of(rows: list[dict]) -> str:
-    """Returns what came out, by lawful variants and mistakes, and a line for each alarm and each wrong name.
+    """Returns a table of the results by variant, and a line for each false alarm and each wrong name.
 
     Args:
-        rows: What is kept of each pair.
+        rows: The results of all pairs.
     """
     columns = ("same", "amplified", "named", "no name", "wrongly named", "cannot tell")
     lines = [f"| variant | pairs | {' | '.join(columns)} |", f"|--|{'--|' * (1 + len(columns))}"]

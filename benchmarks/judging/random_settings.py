@@ -1,4 +1,4 @@
-"""The settings that `random_script.py` draws, its lawful variants, and its mistakes with the names that are right for each."""
+"""The settings that `random_script.py` draws, its lawful variants, and its mistakes with the correct names of each."""
 
 import dataclasses
 import random
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 STEPS = 10
 LAYOUTS = {"ddp": 2, "ddp4": 4, "fsdp2": 2}
-"""Layout -> its processes."""
+"""Layout -> its number of processes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,26 +14,26 @@ class Settings:
     """What a script trains, and how.
 
     Attributes:
-        kind: The kind of its data: vectors in classes, images, texts, series, vectors with a number or with several labels.
-        activation: Between its layers.
-        norm: Of its layers. That of texts is never over the batch; series have none.
-        depth: How many layers it has.
-        width: Their width.
-        optimizer: Its name; "two" has SGD update matrices and AdamW the others.
-        weight_decay: Of the optimizer.
+        kind: The kind of data: vectors with a class, images, texts, series, vectors with a number or with several labels.
+        activation: The activation between layers.
+        norm: The norm of the layers. That of texts is never over the batch, and series have none.
+        depth: The number of layers.
+        width: The width of the layers.
+        optimizer: The name of the optimizer; with "two", SGD updates matrices and AdamW updates the other parameters.
+        weight_decay: The weight decay of the optimizer.
         groups: Whether biases are not decayed, or the head learns three times as fast.
-        schedule: Of the learning rate.
-        clip: What of the gradients is clipped.
-        parts: Into how many micro-batches a batch is cut.
-        dropout: The probability.
+        schedule: The schedule of the learning rate.
+        clip: How gradients are clipped.
+        parts: The number of micro-batches into which a batch is split.
+        dropout: The probability of dropout.
         is_averaged: Whether a copy of the model follows it as an average.
-        penalty: What is added to the loss.
-        smoothing: Of the labels.
-        is_tied: Whether the head of texts is their table; decides on GRU or LSTM, and on the pooling of images.
+        penalty: The penalty that is added to the loss.
+        smoothing: The smoothing of labels.
+        is_tied: Whether the head for texts is their table; it also decides between GRU and LSTM, and on the pooling of images.
         is_frozen: Whether the first two parameters are frozen.
-        evaluates: Whether the model is evaluated now and then.
-        batch_size: How many examples a step has.
-        seed: The seed of all.
+        evaluates: Whether the model is evaluated from time to time.
+        batch_size: The number of examples in a step.
+        seed: The seed of everything.
     """
 
     kind: str
@@ -59,22 +59,22 @@ class Settings:
 
     @property
     def has_classes(self) -> bool:
-        """Whether the loss is a cross entropy."""
+        """Whether the loss is a cross-entropy."""
         return self.kind not in ("regression", "multilabel")
 
     @property
     def has_batch_norm(self) -> bool:
-        """Whether an example's outputs depend on the others of its batch."""
+        """Whether the outputs of an example depend on the other examples of its batch."""
         return self.norm == "batch" and self.kind not in ("texts", "series")
 
     @property
     def drops(self) -> bool:
-        """Whether the model has a dropout."""
+        """Whether the model has dropout."""
         return self.dropout > 0 and self.kind not in ("images", "series")
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether a batch can be cut otherwise and be the same step."""
+        """Whether a batch can be split differently and still give the same step."""
         return not self.has_batch_norm and not self.drops
 
 
@@ -117,10 +117,10 @@ CHOICES: dict[str, Sequence[object]] = {
 
 
 def draw(config: int) -> Settings:
-    """Returns the settings of a number.
+    """Returns the settings of a configuration.
 
     Args:
-        config: The number.
+        config: The number of the configuration.
     """
     own = random.Random(config)
     return Settings(**{name: own.choice(choices) for name, choices in CHOICES.items()})
@@ -150,10 +150,10 @@ LAWFUL: dict[str, _Condition] = {
     "evaluates_more": _ANY,
     "loader": lambda s: not s.drops,  # it draws a seed
     "ddp": _CUT,
-    "ddp4": lambda s: _CUT(s) and s.parts < 4,  # else some have no example
+    "ddp4": lambda s: _CUT(s) and s.parts < 4,  # otherwise some ranks have no example
     "fsdp2": _CUT,
 }
-"""Variants that are the same step, and the settings for which they are."""
+"""Variant that takes the same step -> the condition on settings under which it does."""
 MISTAKES: dict[str, tuple[tuple[str, ...], _Condition]] = {
     "other_activation": (_MEAN, lambda s: s.kind != "series"),
     "norm_epsilon": (_MEAN, lambda s: s.norm != "none" and s.kind != "series"),
@@ -234,4 +234,4 @@ MISTAKES: dict[str, tuple[tuple[str, ...], _Condition]] = {
     "average_decay": (("follows_otherwise",), lambda s: s.is_averaged),
     "untied": (("untied_head",), lambda s: s.kind == "texts" and s.is_tied),
 }
-"""Mistakes, the names that are right for them, and the settings in which they are some; `NAME:LAYOUT` is made in that layout."""
+"""Mistake -> its correct names, and the condition under which it has an effect; `NAME:LAYOUT` is made in that layout."""

@@ -10,7 +10,7 @@ from benchmarks.judging.random_net import Net
 from benchmarks.judging.random_settings import STEPS, Settings
 
 BOUND = 0.3
-"""Of the norm of all gradients."""
+"""The bound for clipping the norm of all gradients."""
 
 
 def _groups(net: Net, s: Settings, variant: str, rate: float) -> list[dict]:
@@ -69,7 +69,7 @@ def optimizers_of(net: Net, s: Settings, variant: str) -> list[torch.optim.Optim
 
 
 def schedule_of(optimizer: torch.optim.Optimizer, s: Settings, variant: str) -> Callable[[float], None]:
-    """Returns what moves the learning rate after a step with some loss.
+    """Returns a function that adjusts the learning rate after a step, given its loss.
 
     Args:
         optimizer: The optimizer.

@@ -1,8 +1,8 @@
-"""Whether the links of `--bandwidth` carry what they say: an all-reduce over them, beside its textbook time.
+"""Checks that the links of `--bandwidth` have that bandwidth, by comparing an all-reduce with its textbook time.
 
-`python -m benchmarks.measuring.fabric` all-reduces 4 MiB with gloo between 2 and 4 processes over links of 200 and 800 Mbit/s,
-and prints the median seconds, the 2 (N - 1) / N x bytes over bandwidth that a ring takes, and how far the first is from the
-second; 10 % are wanted. `samestep run --bandwidth` makes links in the same way.
+`python -m benchmarks.measuring.fabric` all-reduces 4 MiB with gloo between 2 and 4 processes over links of 200 and 800 Mbit/s.
+It prints the median seconds, the time of a ring, which is 2 (N - 1) / N x bytes over bandwidth, and the difference, which should
+be at most 10 %. `samestep run --bandwidth` makes links in the same way.
 
 References:
     Thakur et al., Optimization of Collective Communication Operations in MPICH, 2005, section 4: the ring.
@@ -26,10 +26,10 @@ REPEATS, SECONDS = 9, 60.0
 
 
 def measure(bandwidth: str, count: int) -> float:
-    """Median seconds of an all-reduce between processes that have a link each.
+    """Returns the median seconds of an all-reduce between processes that each have a link.
 
     Args:
-        bandwidth: The bandwidth of each link, as in 200mbit.
+        bandwidth: The bandwidth of each link, such as 200mbit.
         count: The number of processes.
 
     Raises:
@@ -53,7 +53,7 @@ def measure(bandwidth: str, count: int) -> float:
 
 
 def main(arguments: list[str]) -> int:
-    """Returns one process: all-reduces, and the first writes how long each took."""
+    """Runs one process: it all-reduces, and the first process writes how long each call took."""
     import torch
     import torch.distributed as dist
 
@@ -69,11 +69,11 @@ def main(arguments: list[str]) -> int:
         Path(directory, "seconds.json").write_text(json.dumps(seconds[1:]))
     dist.barrier()
     sys.stdout.flush()
-    os._exit(0)  # gloo's teardown waits for peers that are gone
+    os._exit(0)  # gloo's teardown would wait for peers that are gone
 
 
 def table() -> None:
-    """Prints every bandwidth and number of processes."""
+    """Prints a row for every bandwidth and number of processes."""
     print("| link | processes | all-reduce of 4 MiB | ring's time | off by |\n|---|---|---|---|---|")
     for bandwidth in BANDWIDTHS:
         for count in COUNTS:

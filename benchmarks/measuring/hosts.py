@@ -1,13 +1,13 @@
-"""How a row scales over hosts that are emulated: network namespaces on this machine, one process on each.
+"""Measures how a row scales over emulated hosts, which are network namespaces on this machine with one process each.
 
-`python -m benchmarks.measuring.hosts [torch:ddp ...] [--hosts 1,2,4] [--bandwidth 1gbit] [--steps 200]` trains each row on so
-many hosts and prints their scaling as a comparison does: what processes within a host and on several hosts sent each other,
-beside its prediction. Bytes are those of real hosts. Seconds are of hosts that share this machine's cores. It needs root and
+`python -m benchmarks.measuring.hosts [torch:ddp ...] [--hosts 1,2,4] [--bandwidth 1gbit] [--steps 200]` trains each row on
+these numbers of hosts and prints its scaling like a comparison, with the bytes sent within and between hosts next to their
+prediction. Bytes are those of real hosts, but seconds are those of hosts that share this machine's cores. It needs root and
 iproute2.
 
-Below stand the seconds of a step, beside those that `samestep advise --machine here --bandwidth` predicts for hosts of one core
-each, computing as the first number of hosts was measured. The links are what emulated hosts do not share, so on slow ones, where
-little else takes time, the two can be held against each other.
+Below are the seconds of a step, next to those that `samestep advise --machine here --bandwidth` predicts for hosts of one core
+each that compute as fast as measured with the first number of hosts. Links are what emulated hosts do not share. So on slow
+links, where little else takes time, the two can be compared.
 """
 
 import argparse
@@ -58,11 +58,11 @@ def main() -> None:
 
 
 def links(results: Sequence[RunResult], bandwidth: str) -> str:
-    """Writes the seconds of a step beside those that are predicted.
+    """Returns a table of measured and predicted seconds of a step.
 
     Args:
-        results: The runs.
-        bandwidth: Of each link.
+        results: The results of the runs.
+        bandwidth: The bandwidth of each link.
     """
     machine, rows = with_links(dataclasses.replace(load_machine(REFERENCE), gpus_per_node=1), bandwidth), []
     alone = {each.strategy: each.step_seconds_median or 0.0 for each in reversed(results)}
@@ -83,9 +83,9 @@ def take(cell: str, hosts: list[str], steps: int, out: Path) -> RunResult:
 
     Args:
         cell: The row.
-        hosts: The names of their namespaces.
-        steps: How many it takes.
-        out: The run's directory.
+        hosts: The names of the namespaces.
+        steps: The number of steps.
+        out: The directory of the run.
     """
     own = {"out": str(out), "devices": len(hosts), "steps": steps}
     run = parse(config := Cell.parse(cell).apply_to(RunConfig(**vars(ASKED) | own)))

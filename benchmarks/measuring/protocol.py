@@ -1,19 +1,19 @@
-"""Whether what `samestep compare --repeats` says of speeds comes out the same when it is repeated.
+"""Checks whether the verdicts of `samestep compare --repeats` on speeds are the same when they are repeated.
 
-`python -m benchmarks.measuring.protocol [torch:ddp ...]` takes 20 comparisons of all rows, or of those named, five rounds each,
-and 100 comparisons of a row with itself, in which the rows take turns. Every run is short and in processes of its own, every
-comparison has a launcher of its own. It prints
+`python -m benchmarks.measuring.protocol [torch:ddp ...]` takes 20 comparisons of all rows, or of the given ones, with five rounds
+each, and 100 comparisons of a row with itself, alternating between rows. Every run is short and has its own processes, and every
+comparison has its own launcher. It prints
 
-1. how often the median speed of a later comparison lay in the interval of an earlier one (91 to 98 % are wanted), and how
-   wide the interval is; "drift" is how much more the medians scatter than their rounds account for: far above 1, the
-   machine changed from comparison to comparison, which no single comparison can see;
-2. how often a row was called different from itself (at most 10 of 100);
-3. how often the difference that "not separated" names was found once it was injected into one side, by scaling the
-   measured times: of the row's next comparison with itself, and of the same comparison (at least 83 of 100).
+1. how often the median speed of a later comparison lay in the interval of an earlier one (it should be 91 to 98 %), and how
+   wide the interval is; "drift" is how much more the medians scatter than their rounds explain: far above 1, the machine
+   changed from comparison to comparison, which no single comparison can see;
+2. how often a row was called different from itself (it should be at most 10 of 100);
+3. how often the difference that "not separated" names was found when it was injected by scaling the measured times of one
+   side, in the row's next comparison with itself and in the same comparison (it should be at least 83 of 100).
 
-Runs are kept in a file as soon as they are done, and none is measured twice: a call goes on where the one before it
-stopped, and ends after `--minutes`. The tables are of all runs in the file. Let nothing else run on the machine: it takes
-more than an hour.
+Runs are written to a file as soon as they are done, and none is repeated. A call continues where the previous one stopped, and
+ends after `--minutes`. The tables contain all runs in the file. Nothing else should run on the machine; it takes more than an
+hour.
 """
 
 import argparse
@@ -41,11 +41,11 @@ REPEATED, ITSELF = "repeated", "itself"
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """One run.
+    """The place of one run in the protocol.
 
     Attributes:
         part: "repeated", or "itself" for a comparison of a row with itself.
-        comparison: Its number.
+        comparison: The number of the comparison.
         round: The round of the comparison.
         cell: The row.
         side: 0, or 1 for the second run of a row in a round.
@@ -59,7 +59,7 @@ class Key:
 
 
 Speeds = dict[Key, float | None]
-"""Examples per second; None where a run failed."""
+"""Run -> its examples per second; None if it failed."""
 
 
 def main() -> None:
@@ -85,13 +85,13 @@ def main() -> None:
 
 
 def plan(cells: Sequence[str], comparisons: int, itself: int, rounds: int) -> Iterator[Key]:
-    """Every run, in order; the comparisons of rows with themselves stand between the others.
+    """Yields every run in order; the comparisons of rows with themselves are spread between the others.
 
     Args:
         cells: The rows.
-        comparisons: How often all rows are compared.
-        itself: How many comparisons of a row with itself there are; the rows take turns.
-        rounds: The rounds of each comparison.
+        comparisons: The number of comparisons of all rows.
+        itself: The number of comparisons of a row with itself; the rows alternate.
+        rounds: The number of rounds in each comparison.
     """
     for number in range(comparisons):
         yield from (Key(REPEATED, number, r, cell) for r in range(rounds) for cell in cells)
@@ -112,8 +112,8 @@ def measure(keys: Iterable[Key], store: Path, until: float) -> None:
 
     Args:
         keys: All runs, in order.
-        store: Where they are kept.
-        until: A time on the monotonic clock; no run starts later.
+        store: The file in which they are kept.
+        until: The time on the monotonic clock after which no run starts.
     """
     known = read(store)
     left = [key for key in keys if key not in known]
@@ -142,7 +142,7 @@ def _speed(cell: str, launcher: Launcher) -> float | None:
 
 
 def _comparisons(speeds: Speeds, part: str, rounds: int) -> dict[str, list[list[list[float]]]]:
-    """Cell -> its complete comparisons in order, each with its speeds round by round for each side."""
+    """Returns cell -> its complete comparisons in order, each with the speeds of all rounds for each side."""
     sides = (0,) if part == REPEATED else (0, 1)
     found: dict[str, list[list[list[float]]]] = {}
     for cell, number in dict.fromkeys((key.cell, key.comparison) for key in speeds if key.part == part):
@@ -153,11 +153,11 @@ def _comparisons(speeds: Speeds, part: str, rounds: int) -> dict[str, list[list[
 
 
 def intervals(speeds: Speeds, rounds: int) -> str:
-    """Returns how often each row's interval held the median of a later comparison, and how wide it is.
+    """Returns a table of how often each row's interval contained the median of a later comparison, and of its width.
 
     Args:
-        speeds: What was measured.
-        rounds: The rounds of a comparison.
+        speeds: The measured speeds.
+        rounds: The number of rounds in a comparison.
     """
     rows: list[list[str]] = []
     every: list[bool] = []
@@ -174,7 +174,7 @@ def intervals(speeds: Speeds, rounds: int) -> str:
 
 
 def _drift(comparisons: Sequence[Sequence[float]]) -> str:
-    """How much more the medians of comparisons scatter than their rounds account for; 1 on a machine that stays as it is."""
+    """Returns how much more the medians of comparisons scatter than their rounds explain; 1 on a machine that does not change."""
     if len(comparisons) < 2:
         return ""
     variance = statistics.fmean(statistics.variance(each) for each in comparisons) * math.pi / 2 / len(comparisons[0])
@@ -186,11 +186,11 @@ def _share(outcomes: Sequence[bool]) -> tuple[str, str]:
 
 
 def verdicts(speeds: Speeds, rounds: int) -> str:
-    """Returns how often a row differed from itself, and how often the difference that was named was found.
+    """Returns a table of how often a row differed from itself, and how often the named difference was found.
 
     Args:
-        speeds: What was measured.
-        rounds: The rounds of a comparison.
+        speeds: The measured speeds.
+        rounds: The number of rounds in a comparison.
     """
     different: list[bool] = []
     later: list[bool] = []
@@ -213,7 +213,7 @@ def verdicts(speeds: Speeds, rounds: int) -> str:
 
 
 def _compare(pair: Sequence[Sequence[float]], factor: float = 1.0) -> Difference:
-    """Returns the first side, so many times as fast, against the second one."""
+    """Returns the difference between the first side, whose speeds are multiplied by a factor, and the second side."""
     return compare_speeds({"": ([factor * speed for speed in pair[0]], pair[1])})[""]
 
 

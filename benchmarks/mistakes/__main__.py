@@ -1,17 +1,17 @@
-"""What the diagnosis is worth: known mistakes that are caught and named, and healthy runs that are named.
+"""Measures the diagnosis: how many known mistakes are caught and named, and how many healthy runs are wrongly named.
 
-`python -m benchmarks.mistakes` makes every known mistake in its own cell, in the same cell with other workloads, and beside
-everything else that a step can have; with both optimizers, both dtypes, two and four devices, from the start and continued. A
-mistake matters where a step is more than 100 times as far from the right one as rounding explains. There the verdict has to
-catch it and the diagnosis to name it. A row of the table is a mistake: in how many cells it matters, is caught, is named by
-its own name, and is named by it alone, which no other mistake is that leads to the same step there. So two that are one
-function would never be named alone. Below are the cells in which it is not caught, not named, or named wrongly.
+`python -m benchmarks.mistakes` makes every known mistake in its own cell, in the same cell with other workloads, and together
+with everything else that a step can have; with both optimizers, both dtypes, two and four devices, from the start and continued.
+A mistake matters if a step is more than 100 times as far from the right one as rounding explains. Then the verdict has to catch
+it and the diagnosis has to name it. A row of the table is a mistake: in how many cells it matters, is caught, is named, and is
+the only one named. A second mistake is named if it leads to the same step, so mistakes that are the same function would never be
+named alone. Below are the cells in which a mistake is not caught, not named, or named wrongly.
 
-Then the diagnosis is asked about every step of healthy runs of the real programs, whatever their verdict. It names nothing
-within what rounding explains, nor a mistake that leaves more than a tenth of the deviation. So the table has how far the
-farthest step was from the oracle's, in multiples of what rounding explains, and the least share that a mistake would leave.
+Then the diagnosis is asked about every step of healthy runs of the real programs, independent of their verdict. It names nothing
+if rounding explains a deviation, nor a mistake that leaves more than a tenth of it. So the table has the distance of the farthest
+step from the oracle's, in multiples of what rounding explains, and the least share that a mistake would leave.
 
-`python -m benchmarks.mistakes clip_forgotten --healthy 0` takes some mistakes, and no healthy runs.
+`python -m benchmarks.mistakes clip_forgotten --healthy 0` makes only some mistakes, and takes no healthy runs.
 """
 
 import argparse
@@ -31,7 +31,7 @@ OF_FLOAT64 = "float64"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the table of mistakes and that of healthy runs."""
+    """Prints the table of mistakes and the table of healthy runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mistakes", nargs="*", metavar="MISTAKE", help="which to make (default: all)")
     parser.add_argument("--healthy", type=int, default=HEALTHY, help="how many healthy runs to ask about")
@@ -53,10 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def table_of_mistakes(made: Sequence[Outcome]) -> str:
-    """Returns what became of mistakes, one a row, in sum, and those that went wrong.
+    """Returns a table with the outcomes of each mistake and their totals, and the cells that went wrong.
 
     Args:
-        made: Of every cell in which the mistake could be made.
+        made: The outcome in every cell in which a mistake could be made.
     """
     rows, matters = [], [outcome for outcome in made if outcome.matters]
     for name in dict.fromkeys(outcome.cell.mistake for outcome in made):
@@ -79,7 +79,7 @@ def table_of_mistakes(made: Sequence[Outcome]) -> str:
 
 
 def _counts(outcomes: Sequence[Outcome]) -> tuple[int, int, int, int]:
-    """In how many cells a mistake matters, is caught, is named, and is named alone."""
+    """Returns in how many cells a mistake matters, is caught, is named, and is named alone."""
     named = [outcome for outcome in outcomes if outcome.cell.mistake in outcome.named]
     caught = sum(outcome.is_caught for outcome in outcomes)
     return len(outcomes), caught, len(named), sum(len(outcome.named) == 1 for outcome in named)
@@ -95,7 +95,7 @@ def _complaint(outcome: Outcome) -> str:
 
 
 def table_of_healthy(answers: Sequence[Answer]) -> str:
-    """Returns how many healthy runs were named, by framework and arithmetic, and how far they were from being judged wrong.
+    """Returns a table of healthy runs by framework and arithmetic: how many were named, and how close they came to it.
 
     Args:
         answers: The answers of every run.

@@ -1,4 +1,4 @@
-"""The oracle's runs with one known mistake each: whether the verdict catches it, and what the diagnosis calls it."""
+"""Runs the oracle with one known mistake at a time: whether the verdict catches it, and what the diagnosis calls it."""
 
 import dataclasses
 import functools
@@ -25,10 +25,10 @@ from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
 
 MARGIN = 100
-"""A mistake matters where its step is so many times as far from the right one as rounding explains."""
+"""A mistake matters if its step is this many times as far from the right one as rounding explains."""
 STEPS = 5
 CONTINUED = 3
-"""The step that a run goes on from which continues another one."""
+"""The step at which a run that continues another one begins."""
 SIZES = ("layers", "heads", "width", "context")
 WORKLOADS = (
     "digits-mlp+width=8",
@@ -45,31 +45,31 @@ EVERYTHING = (
     ),
     ("digits-mlp+width=8+norm=batch", {"accumulation_steps": "2", "clip_norm": "0.05", "compress": "int8"}),
 )
-"""Workloads and techniques with which most mistakes can be made, at once."""
+"""Workloads and techniques that together allow most mistakes."""
 VARIETIES = (
     ("adamw", 2, "float64", CONTINUED),
     ("sgd", 4, "float64", 0),
     ("adamw", 4, "float32", CONTINUED),
     ("sgd", 2, "float32", 0),
 )
-"""Optimizer, devices, dtype, first step."""
+"""The varieties of settings: optimizer, devices, dtype, first step."""
 ONCE = ("optimizer_state_lost", "step_count_lost", "running_statistics_lost")
-"""Mistakes that a run which continues another one makes in its first step only."""
+"""Mistakes that a continued run makes only in its first step."""
 MISTAKES = {mutant.name: mutant for mutant in KNOWN}
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Where a mistake is made.
+    """The settings in which a mistake is made.
 
     Attributes:
-        mistake: Its name.
+        mistake: The name of the mistake.
         workload: The workload with sizes and features.
-        techniques: As a cell has them.
-        optimizer: Of OPTIMIZERS.
-        devices: How many.
-        dtype: Of DTYPES.
-        first: The first step; above 0, the run continues another one.
+        techniques: The techniques, in the spelling of a cell.
+        optimizer: One of OPTIMIZERS.
+        devices: The number of devices.
+        dtype: One of DTYPES.
+        first: The first step; if it is above 0, the run continues another one.
         seed: The seed of the run.
     """
 
@@ -83,16 +83,16 @@ class Setting:
     seed: int = 0
 
     def __str__(self) -> str:
-        """Returns one line."""
+        """Returns the settings in one line."""
         return (
             f"{self.workload}{self.techniques} {self.optimizer} {self.dtype} devices={self.devices} first={self.first}"
         )
 
     def read(self) -> Run:
-        """Makes the run.
+        """Returns the run of these settings.
 
         Raises:
-            ConfigError: The workload cannot have what the mistake needs.
+            ConfigError: The workload does not support what the mistake needs.
         """
         steps = self.first + STEPS
         base = RunConfig(workload=self.workload, optimizer=self.optimizer, dtype=self.dtype, seed=self.seed)
@@ -102,14 +102,14 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a run with a mistake.
+    """The outcome of a run with a mistake.
 
     Attributes:
-        cell: Where.
+        cell: The settings of the run.
         farthest: The largest distance of its steps from the right ones, in multiples of what rounding explains; infinite
             if it diverged.
-        is_caught: Whether the verdict was that it is not the same step.
-        named: What the diagnosis called it.
+        is_caught: Whether the verdict was that the steps are not the same.
+        named: The mistakes that the diagnosis named.
     """
 
     cell: Setting
@@ -119,12 +119,12 @@ class Outcome:
 
     @property
     def matters(self) -> bool:
-        """Whether it had to be caught and named."""
+        """Whether the mistake has to be caught and named."""
         return MARGIN <= self.farthest < math.inf
 
 
 def cells() -> Iterator[Setting]:
-    """Every mistake in its own cell, in the same with other workloads, and beside everything else, in four varieties."""
+    """Yields every mistake in its own cell, there with other workloads, and with everything else, in four varieties."""
     for mutant in KNOWN:
         name, given = split_spelling(mutant.cell) if mutant.cell else ("", {})
         sizes = {field: given.pop(field) for field in SIZES if field in given}
@@ -151,7 +151,7 @@ def names_in(sentence: str, devices: int) -> tuple[str, ...]:
 
 
 def make(cell: Setting) -> Outcome | None:
-    """Makes a mistake in a cell; None if nothing there could be wrong so.
+    """Makes a mistake in a cell; returns None if it cannot be made there.
 
     Args:
         cell: The cell.
@@ -170,7 +170,7 @@ def make(cell: Setting) -> Outcome | None:
     for number in range(cell.first):
         start.step(None, batch_of(number), batch_of(number + 1))
     right, wrong = (_Trained(run, cell.first, start.states[-1]) for _ in range(2))
-    with np.errstate(all="ignore"):  # some diverge
+    with np.errstate(all="ignore"):  # some runs diverge
         for number in range(cell.first, run.steps):
             right.step(None, batch_of(number), batch_of(number + 1))
             wrong.step(MISTAKES[cell.mistake], batch_of(number), batch_of(number + 1))
@@ -206,7 +206,7 @@ class _Trained:
         self._draw = np.random.default_rng(run.seed)
 
     def step(self, mistake: Mutant | None, batch: Batch, after: Batch) -> None:
-        """Takes a step, rounded as the dtype rounds; with a mistake, where it can be made."""
+        """Takes a step, rounded to the dtype, with a mistake if one is given and can be made."""
         before, earlier = self.states[-1], self.states[-2] if len(self.states) > 1 else None
         right = taken = take(TrainingProgram(self.run, before), batch)
         if mistake is not None:
@@ -224,11 +224,11 @@ class _Trained:
         self.states.append(taken.after)
 
     def replay(self, steps: int) -> tuple[list[float], TrainState]:
-        """Returns what a run up to a step would be."""
+        """Returns the losses and the state of the run up to a step."""
         return self.losses[: steps - self.first], self.states[steps - self.first]
 
     def _rounded(self, before: TrainState, after: TrainState) -> TrainState:
-        """Returns a state with rounding's noise: that of storing float32, or 1e-13 of each move."""
+        """Returns a state with rounding noise: that of storing float32, or 1e-13 of each change."""
 
         def noisy(now: Arrays, old: Arrays) -> Arrays:
             if self.run.dtype == "float32":

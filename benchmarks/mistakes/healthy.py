@@ -1,4 +1,4 @@
-"""Healthy runs: real programs of both frameworks with nothing wrong, whose every step the diagnosis is asked about."""
+"""Asks the diagnosis about every step of healthy runs, which are real programs of both frameworks with nothing wrong."""
 
 import dataclasses
 import itertools
@@ -56,24 +56,24 @@ ROWS = {
     "torch": ("single", "ddp", "c10d", "dp") * 4 + ("zero1", "fsdp", "tp"),
     "tf": ("single",) * 4 + ("mirrored",),
 }
-"""A row that starts fast is taken four times as often."""
+"""The rows to draw from; rows that start fast appear four times."""
 FRAMEWORKS = ("torch",) * 4 + ("tf",)
 STEPS = (3, 8)
-"""A run takes at least and at most so many."""
+"""The least and the largest number of steps of a run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What the diagnosis said of one healthy run.
+    """The answer of the diagnosis about one healthy run.
 
     Attributes:
-        cell: Framework, row, techniques.
-        workload: What was trained.
+        cell: Framework, row and techniques.
+        workload: The workload of the run.
         dtype: The dtype of the run.
-        distance: The largest of its steps' from the oracle's, in multiples of what rounding explains.
-        left: Of its last step's distance, the least share that a known mistake leaves. One that makes no difference leaves
-            all; what leaves less than a tenth would be named, were the step farther away than rounding explains.
-        named: The known mistakes that it was said to have.
+        distance: The largest distance of its steps from the oracle's, in multiples of what rounding explains.
+        left: The least share of the last step's distance that a known mistake leaves. A mistake without effect leaves all
+            of it; one that leaves less than a tenth would be named if the step were farther off than rounding explains.
+        named: The known mistakes that the diagnosis named.
     """
 
     cell: str
@@ -85,7 +85,7 @@ class Answer:
 
 
 def requests() -> Iterator[tuple[str, RunConfig]]:
-    """Draws cells with their requests, without end and always the same ones."""
+    """Yields random cells with their requests, without end and always the same ones."""
     draw = random.Random(0)
     for seed in itertools.count():
         framework = draw.choice(FRAMEWORKS)
@@ -105,17 +105,17 @@ def requests() -> Iterator[tuple[str, RunConfig]]:
         try:
             asked = Cell.parse(cell).apply_to(base)
             parse(asked)
-        except ConfigError:  # the row does not take it
+        except ConfigError:  # the row does not support it
             continue
         yield cell, asked
 
 
 def ask_all(core: int, asked: Sequence[tuple[str, RunConfig]]) -> list[Answer]:
-    """Asks about several runs, all of them on one core.
+    """Asks about several runs, all on one core.
 
     Args:
-        core: The core.
-        asked: Cells with their requests.
+        core: The number of the core.
+        asked: The cells with their requests.
     """
     os.sched_setaffinity(0, {core})
     with Launcher(worker=WORKER) as launcher:
@@ -123,11 +123,11 @@ def ask_all(core: int, asked: Sequence[tuple[str, RunConfig]]) -> list[Answer]:
 
 
 def ask(launcher: Launcher, cell: str, asked: RunConfig) -> Answer:
-    """Takes a run and asks the diagnosis about each of its steps, as if the verdict had been that it is wrong there.
+    """Takes a run and asks the diagnosis about each step, as if the verdict had been that the step is wrong.
 
     Args:
         launcher: The launcher of `WORKER`.
-        cell: As it was drawn.
+        cell: The cell, as drawn.
         asked: The request.
     """
     run, launch = parse(asked), launch_of(asked)
@@ -164,7 +164,7 @@ def _away(
     mutant: Mutant | None = None,
     context: Context | None = None,
 ) -> float:
-    """How far a step is from the oracle's, or from that of a known mistake; infinitely far if it cannot be made here."""
+    """Returns the distance of a step from the oracle's, or from that of a mistake; infinite if it cannot be made here."""
     program = TrainingProgram(run, before)
     if mutant is not None and context is not None and not mutant.apply(program, context):
         return math.inf

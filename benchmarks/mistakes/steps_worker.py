@@ -1,4 +1,4 @@
-"""A worker that leaves the state after each step: the file `state.npz` in a folder of the run directory for each."""
+"""A worker that saves the state after each step, as `state.npz` in a separate folder of the run directory."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +16,11 @@ from samestep.common.strategy import Run
 
 
 def folder_of(directory: Path, steps: int) -> Path:
-    """Returns where the state after a number of steps is.
+    """Returns the folder of the state after a number of steps.
 
     Args:
         directory: The run directory.
-        steps: Counted from the start of training.
+        steps: The number of steps since the start of training.
     """
     return directory / f"after-{steps}"
 
@@ -38,7 +38,7 @@ def train(
     log: RunLog | None = None,
     saver: Saver | None = None,
 ) -> Windows:
-    """Trains as every worker does, with states; the arguments are those of `loop.train`."""
+    """Trains like every worker and saves states; the arguments are those of `loop.train`."""
     step = program.step
 
     def take(batch: Batch) -> None:
@@ -56,6 +56,6 @@ def train(
 
 
 def main(arguments: list[str]) -> int:
-    """Does what every worker does, and leaves the states."""
+    """Runs the worker, which saves the states."""
     loop.train = train
     return worker.main(arguments)

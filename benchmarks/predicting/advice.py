@@ -1,9 +1,8 @@
-"""The advisor's ranking for our own workloads on this machine, held against a fresh comparison.
+"""Compares the advisor's ranking for our own workloads on this machine with a fresh comparison.
 
 `python -m benchmarks.predicting.advice [WORKLOAD ...]` calibrates, then trains each workload under every row on two devices, in
-interleaved rounds. It prints predicted and measured milliseconds of a step with the error of each, and of all pairs of rows how
-many the rounds separate, and how many of these the prediction has in the right order. Pairs that are not separated are not
-counted.
+interleaved rounds. It prints predicted and measured milliseconds of a step with the errors. For the pairs of rows it prints how
+many the rounds separate, and how many of these the prediction orders correctly. Pairs that are not separated are not counted.
 """
 
 import itertools
@@ -27,7 +26,7 @@ ROUNDS, STEPS, DEVICES = 7, 60, 2
 
 
 def main() -> None:
-    """Every workload, then what all of them come to."""
+    """Prints every workload, then the totals."""
     here, errors, right, separated, pairs, regrets = calibrate(), [], 0, 0, 0, []
     for workload in sys.argv[1:] or WORKLOADS:
         found = _one(workload, here)
@@ -42,7 +41,7 @@ def main() -> None:
 
 
 def _one(workload: str, here: LocalMachine) -> tuple[list[float], int, int, int, float]:
-    """Prints a workload; returns its errors, pairs that are right, separated and in all, and the regret."""
+    """Prints a workload; returns its errors, the numbers of correct, separated and all pairs, and the regret."""
     cells = [f"torch:{cell}" for cell in CELLS]
     found = samestep.compare(
         cells, workload=workload, devices=DEVICES, steps=STEPS, repeats=ROUNDS, parity=False, timeout_seconds=300

@@ -1,11 +1,11 @@
-"""How much of a pipeline's step is idle, measured against predicted.
+"""Measures how much of a pipeline's step is idle, and compares it with the prediction.
 
 `python -m benchmarks.predicting.bubble` prints a row per size and schedule.
 
-Stages sleep instead of computing, so that ranks do not contend for cores and the schedule alone is measured. Predicted
-is the longest path through the events that the schedule orders (see tests/torch_impl/test_schedules.py), each as long as
-its stage sleeps plus a fixed cost per micro-batch, which is measured first with stages that do not sleep. Results go to
-the next rank as soon as they are there; those of a forward and a backward that DualPipeV pairs, when both are.
+Stages sleep instead of computing, so ranks do not contend for cores and only the schedule is measured. The prediction is
+the longest path through the events that the schedule orders (see tests/torch_impl/test_schedules.py). Each event is as long as
+its stage sleeps plus a fixed cost per micro-batch, which is measured first with stages that do not sleep. Results are sent to
+the next rank as soon as they are ready; if DualPipeV pairs a forward and a backward, when both are ready.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from samestep.torch_impl.pipeline.stage_events import Event, Timeline
 
 SIZES = ((2, 2), (2, 4), (2, 8), (4, 4), (4, 8), (4, 16))
 SECONDS = 0.03
-"""What a rank sleeps per micro-batch in each of: forward, backward for the inputs, backward for the weights."""
+"""The seconds that a rank sleeps per micro-batch in each of forward, backward for inputs, and backward for weights."""
 STEPS = 5
 Key = tuple[str, int, int]
 """Kind, stage and micro-batch of an event."""
@@ -37,11 +37,11 @@ Key = tuple[str, int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What a rank did.
+    """The measurements of a rank.
 
     Attributes:
-        steps: For each step its events and its seconds.
-        pairs: Forwards and the backward with which each is handed on.
+        steps: For each step, its events and its seconds.
+        pairs: Forward -> the backward together with which its result is sent.
     """
 
     steps: list[tuple[list[Event], float]]
@@ -49,7 +49,7 @@ class Measured:
 
 
 class _Sleep(torch.autograd.Function):
-    """The identity, forward after one sleep and backward after another."""
+    """The identity, which sleeps in the forward and in the backward pass."""
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, x: torch.Tensor, ahead: float, back: float) -> torch.Tensor:
@@ -64,9 +64,9 @@ class _Sleep(torch.autograd.Function):
 
 
 class SleepingStage(nn.Module):
-    """Sleeps once forward, once for the gradient of its inputs and once for that of its weight.
+    """A stage that sleeps once forward, once for the gradient of its inputs and once for that of its weight.
 
-    The first stage's inputs have no gradient; so that all stages take the same time, its weight takes both.
+    The inputs of the first stage have no gradient. Its weight sleeps twice, so all stages take the same time.
     """
 
     def __init__(self, seconds: float, first: bool) -> None:
@@ -76,14 +76,14 @@ class SleepingStage(nn.Module):
         self.weight = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns the identity."""
+        """Returns the inputs after sleeping."""
         return _Sleep.apply(x, self.seconds, self.seconds) + _Sleep.apply(self.weight, 0.0, self.weight_seconds)
 
 
 def rank_main(
     rank: int, ranks: int, port: int, schedule: str, microbatches: int, seconds: float, results: object
 ) -> None:
-    """Takes a few steps and reports, for each, its events and their whole."""
+    """Takes a few steps, and reports the events and the seconds of each."""
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
@@ -116,7 +116,7 @@ def rank_main(
 
 
 def _pairs(schedule: object, rank: int) -> dict[Key, Key]:
-    """Returns what DualPipeV computes as one action (torch 2.13)."""
+    """Returns the pairs of a forward and a backward that DualPipeV computes as one action (torch 2.13)."""
     actions = getattr(schedule, "pipeline_order_with_comms", {}).get(rank, [])
     pairs = [action.sub_actions for action in actions if action.sub_actions]
     return {
@@ -126,7 +126,7 @@ def _pairs(schedule: object, rank: int) -> dict[Key, Key]:
 
 
 def measure(ranks: int, schedule: str, microbatches: int, seconds: float) -> list[Measured]:
-    """Returns what every rank did, after one step that prepares the stages."""
+    """Returns the measurements of every rank, after one step that prepares the stages."""
     context = multiprocessing.get_context("fork")
     results, (port,) = context.Queue(), free_ports(1)
     arguments = [(rank, ranks, port, schedule, microbatches, seconds, results) for rank in range(ranks)]
@@ -140,13 +140,13 @@ def measure(ranks: int, schedule: str, microbatches: int, seconds: float) -> lis
 
 
 def fixed_seconds() -> float:
-    """Returns what an event costs besides its sleep: receiving, dispatching, sending; on two ranks, which have a core each."""
+    """Returns the cost of an event besides its sleep (receiving, dispatching, sending), on two ranks with a core each."""
     idle = [measure(2, "gpipe", 8, 0.0) for _ in range(3)]
     return min(whole / len(events) for run in idle for rank in run for events, whole in rank.steps)
 
 
 def measured_bubble(ranks: Sequence[Measured]) -> float:
-    """Returns the share of the ranks' time in which they did not compute, median over the steps."""
+    """Returns the share of time in which ranks did not compute, as the median over the steps."""
     shares = []
     for each in zip(*(rank.steps for rank in ranks), strict=True):
         whole = max(seconds for _, seconds in each)
@@ -156,12 +156,12 @@ def measured_bubble(ranks: Sequence[Measured]) -> float:
 
 
 def predicted_bubble(ranks: Sequence[Measured], seconds: float, fixed: float) -> float:
-    """Returns the longest path through the ranks' orders of events.
+    """Returns the share of idle time on the longest path through the events in the order of each rank.
 
     Args:
-        ranks: Of each rank the order of its events counts; their times are not looked at.
-        seconds: What a forward, an input or a weight part of one stage takes; a whole backward takes twice that.
-        fixed: What every event costs on top.
+        ranks: The ranks; only the orders of their events count, not their times.
+        seconds: The seconds of a forward, of an input part or of a weight part; a whole backward takes twice as long.
+        fixed: The additional seconds of every event.
     """
     orders = [rank.steps[0][0] for rank in ranks]
     partners = {key: partner for rank in ranks for key, partner in rank.pairs.items()}
@@ -185,7 +185,7 @@ def predicted_bubble(ranks: Sequence[Measured], seconds: float, fixed: float) ->
                     break
                 queue.pop(0)
                 duration = 2 * seconds if event.kind == "W" and event.stage == 0 else takes[event.kind]
-                duration = 0.0 if event.kind == "I" and event.stage == 0 else duration  # torch puts all of it into W
+                duration = 0.0 if event.kind == "I" and event.stage == 0 else duration  # torch computes all of it in W
                 busy += duration
                 free[rank] = max([free[rank], *(time for time in ready if time is not None)]) + duration + fixed
                 ended[event.kind, event.stage, event.microbatch] = free[rank]
@@ -193,7 +193,7 @@ def predicted_bubble(ranks: Sequence[Measured], seconds: float, fixed: float) ->
 
 
 def _needs(event: Event, last: int) -> list[list[Key]]:
-    """Returns what an event waits for; of each list one is enough."""
+    """Returns lists of events for which an event waits; one of each list is enough."""
     needs: list[list[Key]] = []
     if event.kind == "F" and event.stage:
         needs.append([("F", event.stage - 1, event.microbatch)])

@@ -1,4 +1,4 @@
-"""Observes a step on ranks that are not there, and holds what it sends and keeps against the prediction.
+"""Observes a step without the other ranks, and compares what it sends and keeps with the prediction.
 
 `python -m benchmarks.predicting.fake_ranks [CELL ...]` does for several cells what `samestep predict CELL --observe` does for
 one.
@@ -24,7 +24,7 @@ CELLS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Observes every cell, and prints what it found as soon as it is there."""
+    """Observes every cell, and prints each result as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cells", nargs="*", default=CELLS)
     print("| cell | ranks | quantity | observed | predicted |\n|---|---|---|---|---|", flush=True)
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def lines(cell: str) -> list[str]:
-    """Returns the rest of each line of a cell."""
+    """Returns the lines of a cell, without the cell itself."""
     asked = Cell.parse(cell)
     base = asked.apply_to(RunConfig(workload=WORKLOAD, optimizer="adamw", batch_size=BATCH))
     try:

@@ -1,9 +1,9 @@
-"""Fits two shares of an H100 to steps that llm-foundry published.
+"""Fits two shares of an H100's peaks to steps that llm-foundry published.
 
-`python -m benchmarks.predicting.fit_h100` prints and writes them. They are the shares of the peaks that matrix products and the
-memory reach. The steps of each model are predicted with the shares of another fit, which left them out
-(`common/seconds/published/left-out.toml`); those of torchtitan with the shares of all of llm-foundry's, which are in the
-machine files.
+`python -m benchmarks.predicting.fit_h100` prints and writes the shares of their peaks that matrix products and the memory
+reach. The steps of each model are predicted with the shares of another fit, which left them out
+(`common/seconds/published/left-out.toml`); those of torchtitan are predicted with the fit to all of llm-foundry's steps,
+which is in the machine files.
 """
 
 import dataclasses
@@ -19,15 +19,15 @@ from samestep.common.seconds.validation import score
 
 FITTED = ("matrix_share", "memory_share")
 SCALE = 0.1
-"""The error beyond which a step counts less than by its square."""
+"""The error above which a step counts less than quadratically."""
 LARGEST_SHARE = 0.92
 
 
 def fit(steps: Sequence[PublishedStep]) -> dict[str, float]:
-    """Fits the shares to steps, by the soft-L1 losses of the logarithms of predicted over measured.
+    """Returns the shares, fitted by the soft-L1 loss of the logarithm of predicted over measured seconds.
 
     Args:
-        steps: What was measured.
+        steps: The measured steps.
     """
     machine = on_h100({})
 
@@ -46,7 +46,7 @@ def fit(steps: Sequence[PublishedStep]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Fits to all steps and to all but those of a model, prints how well, and writes the files."""
+    """Fits to all steps, and to all but those of each model, prints the errors, and writes the files."""
     steps = published_steps("llm-foundry")
     lines = [
         "# Shares of an H100 without the steps of one model; written by `python -m benchmarks.predicting.fit_h100`."

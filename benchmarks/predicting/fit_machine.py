@@ -1,11 +1,11 @@
 """Fits the constants of a machine file to measured iterations.
 
 `python -m benchmarks.predicting.fit_machine` prints and writes them. Seven constants, each with one effect, are fitted to the
-973 rows of `common/seconds/vtrain` at once: the sum of soft-L1 losses of the logarithms of predicted over measured, in which
-rows on many nodes count thirty times, since there are few. Then they are fitted again and again without the rows of one model,
-of one hidden size, and of everything larger than some. These fits go into `left-out.toml`, with which `samestep predict
---validate vtrain` predicts rows that nothing was fitted to. Others only say how well all rows are predicted, each without those
-that have its number of GPUs, its size along an axis, or its batch.
+973 rows of `common/seconds/vtrain` at once. The fit minimizes the sum of soft-L1 losses of the logarithm of predicted over
+measured seconds, in which rows on many nodes count thirty times, since there are few. Then the constants are fitted again without
+the rows of one model, of one hidden size, or above some size. These fits go into `left-out.toml`, with which `samestep predict
+--validate vtrain` predicts rows to which nothing was fitted. Further fits leave out rows with the same number of GPUs, size along
+an axis, or batch, and only show how well those rows are then predicted.
 """
 
 import math
@@ -38,23 +38,23 @@ GUESSES = {
     "unfused_softmax_seconds": 1e-3,
     **dict.fromkeys(WAITS.values(), 1e-4),
 }
-"""Where a fit starts, and where a constant stays that no row determines: round numbers that no row has decided."""
+"""The start of a fit, and the values of constants that no row determines; they are round numbers chosen without any row."""
 SHARED = tuple(name for name in GUESSES if name not in WAITS.values())
-"""The same on the server and on the cluster."""
+"""The constants that the server and the cluster share."""
 PULL = 0.01
-"""How little a constant is pulled to its guess: as much as one row that is off by a hundredth of their ratio."""
+"""The weight that pulls a constant to its guess, as strongly as a row that is off by a hundredth of their ratio."""
 SCALE = 0.3
-"""The error beyond which a row counts less than by its square."""
+"""The error above which a row counts less than quadratically."""
 CLUSTER_WEIGHT = 30.0
 LARGEST_SHARE = 0.92
-"""No kernel is known to reach more."""
+"""The largest share of a peak; no kernel is known to reach more."""
 
 
 def fit(rows: Sequence[MeasuredIteration]) -> dict[str, float]:
-    """Fits the constants to rows; the waits on the server and on the cluster by the names in `WAITS`.
+    """Returns the constants fitted to rows; the waits on server and cluster have the names in `WAITS`.
 
     Args:
-        rows: What was measured.
+        rows: The measured rows.
     """
     start = [math.log(guess) for guess in GUESSES.values()]
     most = [LARGEST_SHARE if name.endswith("share") else 1.0 for name in GUESSES]
@@ -89,7 +89,7 @@ def told(name: str, found: Score) -> str:
 def _without(
     name: str, rows: Sequence[MeasuredIteration], is_left_out: Callable[[MeasuredIteration], bool]
 ) -> dict[str, float]:
-    """Fits to the rows that are not left out, and prints how far the others are off."""
+    """Fits to the rows that are not left out, and prints the errors on the others."""
     left_out = [row for row in rows if is_left_out(row)]
     constants = fit([row for row in rows if not is_left_out(row)])
     used = machines_with(constants)
@@ -107,7 +107,7 @@ def write_constants(path: Path, constants: Mapping[str, float]) -> None:
 
     Args:
         path: The path of the file.
-        constants: The constants by rate; each has its table already.
+        constants: The constants by the name of the rate, each of which already has a table.
     """
     text = path.read_text()
     for name, value in constants.items():
@@ -117,7 +117,7 @@ def write_constants(path: Path, constants: Mapping[str, float]) -> None:
 
 
 def main() -> None:
-    """Fits to all rows and to all but some, prints how well, and writes the files."""
+    """Fits to all rows, and to all but some, prints the errors, and writes the files."""
     rows = carried_rows()
     for field in ("gpus", "tensor", "pipe", "microbatch_size", "batch_size"):
         found = []

@@ -1,7 +1,7 @@
-"""What a step of a GPT takes on one GPU of this machine, beside what `samestep advise` says of it.
+"""Measures what a step of a GPT takes on one GPU of this machine, next to the prediction of `samestep advise`.
 
 `python -m benchmarks.predicting.gpu_step` trains models of the sizes of GPT-2 on random tokens in bf16 and prints a table. No
-constant of the model of time was fitted to these steps. Each model is trained twice, in turn, and the faster median counts.
+constant of the prediction was fitted to these steps. Each model is trained twice, alternately, and the faster median counts.
 """
 
 import argparse
@@ -23,17 +23,17 @@ SIZES = {
     "355 M": ("layers=24+width=1024+heads=16", 8),
     "774 M": ("layers=36+width=1280+heads=20", 8),
 }
-"""The sizes of GPT-2, and the examples of a step."""
+"""The sizes of GPT-2, and the number of examples in a step."""
 REST = "+context=1024+vocabulary=50304+tied=true"
 ROUNDS, STEPS = 2, 12
 
 
 def predicted_seconds(result: RunResult, machine: Machine) -> float:
-    """Returns what the advisor says of a step on one GPU.
+    """Returns the seconds that the advisor predicts for a step on one GPU.
 
     Args:
-        result: What was trained.
-        machine: The machine that the GPU is of.
+        result: The result of the run.
+        machine: The machine with the GPU.
     """
     candidate = candidate_of(parse(result.config), max(map(needed_bytes, result.predicted.footprints)))
     assert candidate is not None
@@ -41,7 +41,7 @@ def predicted_seconds(result: RunResult, machine: Machine) -> float:
 
 
 def main() -> None:
-    """Trains each model and prints what its steps took."""
+    """Trains each model and prints the seconds of its steps."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", help="models whose name has this")
     chosen = {name: each for name, each in SIZES.items() if (parser.parse_args().only or "") in name}

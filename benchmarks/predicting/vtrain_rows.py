@@ -1,12 +1,12 @@
-"""How alike the rows of `common/seconds/vtrain` are: `python -m benchmarks.predicting.vtrain_rows`.
+"""Shows how consistent the rows of `common/seconds/vtrain` are: `python -m benchmarks.predicting.vtrain_rows`.
 
-Rows on one node without a pipeline are fitted by n (L a + b) + c: n micro-batches of L layers at `a` seconds and a head at `b`,
-which depend on hidden size, tensor parallelism and micro-batch, and a `c` of model, tensor and data parallelism for the exchange
-and update. Times of separate runs would differ by their noise from such a sum.
+Rows on one node without a pipeline are fitted by n (L a + b) + c: n micro-batches with L layers of `a` seconds and a head of `b`
+seconds, which depend on hidden size, tensor parallelism and micro-batch, plus `c` for exchange and update, which depends on
+model, tensor and data parallelism. Times of separate runs would differ from such a sum by their noise.
 
-Of rows on many nodes it prints, for each size of tensor parallelism, how far predictions are off, and what no prediction is part
-of: the GPU-seconds of a sequence, the bubble of the pipeline left out. A larger size exchanges more, so its sequences should take
-more. The last line is what would be left if each size had a factor of its own, fitted to these very rows.
+For rows on many nodes it prints, for each size of tensor parallelism, the error of predictions, and a number without any
+prediction: the GPU-seconds per sequence without the bubble of the pipeline. A larger size exchanges more, so its sequences should
+take longer. The last line is the error that would remain if each size had its own factor, fitted to these very rows.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from samestep.common.seconds.validation import Compared, carried_rows, compare, 
 
 
 def residuals(rows: Sequence[MeasuredIteration]) -> tuple[int, float, float]:
-    """Fits the sum.
+    """Fits the sum to rows.
 
     Args:
-        rows: Without a pipeline.
+        rows: Rows on one node without a pipeline.
 
     Returns:
-        The number of its constants, the largest residual in seconds, and the largest relative to its row.
+        The number of constants, the largest residual in seconds, and the largest residual relative to its row.
     """
     columns: dict[tuple[object, ...], int] = {}
     entries = []
@@ -43,10 +43,10 @@ def residuals(rows: Sequence[MeasuredIteration]) -> tuple[int, float, float]:
 
 
 def sequence_seconds(row: MeasuredIteration) -> float:
-    """Returns what all GPUs of a pipeline took for a sequence, without the bubble.
+    """Returns the GPU-seconds of a pipeline per sequence, without the bubble.
 
     Args:
-        row: With n micro-batches and p stages, n + p - 1 of which follow each other.
+        row: The row; its n micro-batches take the time of n + p - 1 in sequence through p stages.
     """
     layout = row.layout
     followed = (layout.microbatches + layout.pipe - 1) * layout.microbatch_size
@@ -54,13 +54,13 @@ def sequence_seconds(row: MeasuredIteration) -> float:
 
 
 def least_error(compared: Sequence[Compared]) -> float:
-    """Returns the mean error of rows whose predictions are all multiplied by the factor that suits them best."""
+    """Returns the mean error of rows after multiplying all predictions by the best common factor."""
     ratios = np.array([each.predicted / each.measured for each in compared])
-    return min(float(np.abs(ratios / ratio - 1).mean()) for ratio in ratios)  # one of them is exact at the best factor
+    return min(float(np.abs(ratios / ratio - 1).mean()) for ratio in ratios)  # at the best factor, one row is exact
 
 
 def main() -> None:
-    """Prints how well the sum fits, and the rows on many nodes by their tensor parallelism."""
+    """Prints how well the sum fits, and the rows on many nodes by tensor parallelism."""
     rows = [row for row in carried_rows() if row.is_one_node and row.layout.pipe == 1]
     constants, most, share = residuals(rows)
     print(f"{len(rows)} rows, {constants} constants: largest residual {1e3 * most:.3f} ms, {share:.3%} of its row")

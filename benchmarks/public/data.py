@@ -1,4 +1,4 @@
-"""Small files in the places where public scripts look for their data sets: random numbers and words, the same every time."""
+"""Writes small stand-ins for data sets where public scripts look for them; numbers and words are random but reproducible."""
 
 import functools
 import gzip
@@ -18,14 +18,14 @@ _WORDS = _LINE.split()
 
 
 def text(num_words: int = 6000, seed: int = 0) -> str:
-    """Returns lines of words that mean nothing."""
+    """Returns lines of meaningless words."""
     chosen = random.Random(seed)
     lines = [" ".join(chosen.choice(_WORDS) for _ in range(12)) for _ in range(num_words // 12)]
     return "\n".join(lines) + "\n"
 
 
 def _mnist(root: Path, train: int = 640, test: int = 128) -> None:
-    """Writes the files of MNIST as torchvision keeps them below a root."""
+    """Writes the files of MNIST in the layout of torchvision."""
     raw = root / "MNIST" / "raw"
     raw.mkdir(parents=True, exist_ok=True)
     drawn = np.random.default_rng(0)
@@ -37,7 +37,7 @@ def _mnist(root: Path, train: int = 640, test: int = 128) -> None:
 
 
 def _complete_mnist(root: Path) -> None:
-    """Writes MNIST as Lightning keeps it where PL_USE_MOCKED_MNIST is set."""
+    """Writes MNIST in the layout of Lightning with PL_USE_MOCKED_MNIST."""
     import torch
 
     folder = root / "MNIST" / "complete"
@@ -127,7 +127,7 @@ def _alpaca(path: Path) -> None:
 
 
 def _pairs_of_sentences(folder: Path) -> None:
-    """Writes MRPC as accelerate's samples have it."""
+    """Writes MRPC in the layout of accelerate's samples."""
     lines = text(3000).split("\n")
     for name in ("train", "dev"):
         kinds = (f"{'not_' * (n % 3 == 0)}equivalent,{lines[2 * n]},{lines[2 * n + 1]}" for n in range(96))
@@ -135,7 +135,7 @@ def _pairs_of_sentences(folder: Path) -> None:
 
 
 def _glue(folder: Path) -> None:
-    """Writes MRPC as a folder that the library of data sets reads in place of the one that it would fetch."""
+    """Writes MRPC as a folder that the library `datasets` reads instead of downloading it."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = text(3000).split("\n")
     parts = ("train", "validation", "test")
@@ -147,11 +147,11 @@ def _glue(folder: Path) -> None:
 
 
 def _keras(folder: Path) -> None:
-    """Writes images, reviews and houses as keras.datasets keeps them."""
+    """Writes images, reviews and houses in the layout of keras.datasets."""
     folder.mkdir(parents=True, exist_ok=True)
     write_downloads(folder, text(12 * 400))
     drawn = np.random.default_rng(0)
-    sizes = {"train": 60000, "test": 10000}  # guides name these numbers
+    sizes = {"train": 60000, "test": 10000}  # guides rely on these numbers
     images = {f"x_{name}": drawn.integers(0, 256, (count, 28, 28), dtype=np.uint8) for name, count in sizes.items()}
     labels = {f"y_{name}": drawn.integers(0, 10, count, dtype=np.uint8) for name, count in sizes.items()}
     np.savez(folder / "mnist.npz", **images, **labels)
@@ -179,7 +179,7 @@ def _reviews(drawn: np.random.Generator, count: int) -> np.ndarray:
 
 
 def _bert(home: Path) -> None:
-    """Writes a tiny BERT of the name that scripts ask the hub for, and the metric of GLUE."""
+    """Writes a tiny BERT under the name that scripts request from the hub, and the metric of GLUE."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
@@ -254,4 +254,4 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "gpt2": _gpt2,
     "keras": _keras,
 }
-"""Name -> what writes the files, given their place."""
+"""Name -> the function that writes the files, given their folder."""

@@ -1,4 +1,4 @@
-"""Small files that pass for what public scripts download: random numbers and words, the same every time."""
+"""Writes small stand-ins for what public scripts download; numbers and words are random but reproducible."""
 
 import io
 import tarfile
@@ -24,7 +24,7 @@ class get:
     def __exit__(self, *error):
         pass
 """
-"""The module `requests` of a script that asks for Cora's archive."""
+"""The stand-in for the module `requests`, for a script that downloads Cora's archive."""
 _WEATHER = (
     "Date Time,p (mbar),T (degC),Tpot (K),Tdew (degC),rh (%),VPmax (mbar),VPact (mbar),VPdef (mbar),sh (g/kg),"
     "H2OC (mmol/mol),rho (g/m**3),wv (m/s),max. wv (m/s),wd (deg)"
@@ -32,12 +32,12 @@ _WEATHER = (
 
 
 def write_cora(folder: Path, num_nodes: int = 1700, num_edges: int = 4000) -> None:
-    """Writes a graph as Cora's authors have it, and a module that hands it out as an archive.
+    """Writes a graph in the layout of Cora's authors, and a module that returns it as an archive.
 
     Args:
-        folder: Where they go.
-        num_nodes: How many papers there are; scripts test on 1,500 of them.
-        num_edges: How many citations.
+        folder: The folder to write to.
+        num_nodes: The number of papers; scripts test on 1,500 of them.
+        num_edges: The number of citations.
     """
     drawn = np.random.default_rng(0)
     names = drawn.permutation(50_000)[:num_nodes]
@@ -54,10 +54,10 @@ def write_cora(folder: Path, num_nodes: int = 1700, num_edges: int = 4000) -> No
 
 
 def write_downloads(folder: Path, text: str) -> None:
-    """Writes weather and reviews where Keras keeps what it has downloaded.
+    """Writes weather data and reviews where Keras keeps its downloads.
 
     Args:
-        folder: The data sets of Keras.
+        folder: The folder of Keras' data sets.
         text: Lines for the reviews.
     """
     numbers = np.cumsum(np.random.default_rng(0).normal(size=(4000, 14)), 0)
@@ -71,7 +71,7 @@ def write_downloads(folder: Path, text: str) -> None:
     with tarfile.open(folder / "aclImdb_v1.tar.gz", "w:gz") as archive:
         for part in ("train", "test"):
             for kind in ("pos", "neg", "unsup"):
-                for number in (*range(60), 6248):  # a review that the script prints
+                for number in (*range(60), 6248):  # the script prints this review
                     content = next(lines).encode()
                     about = tarfile.TarInfo(f"aclImdb/{part}/{kind}/{number}_7.txt")
                     about.size = len(content)

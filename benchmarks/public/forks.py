@@ -1,7 +1,7 @@
-"""Records public scripts in processes that are forked off this one, which has imported their framework.
+"""Records public scripts in processes forked from this one, which has imported their framework.
 
-The imports take longer than the steps. Files of other bytes pass for data sets, and random numbers are the same each time:
-seeds that a script sets come later.
+The imports take longer than the steps. Files with other bytes are accepted as data sets, and random numbers are the same each
+time, because seeds are set before a script sets its own.
 """
 
 import atexit
@@ -34,7 +34,7 @@ _CHECKS = {
     "torchvision.datasets.cifar": ("check_integrity",),
     "keras.src.utils.file_utils": ("validate_file",),
 }
-"""Module -> its functions that compare a file with the public one."""
+"""Module -> its functions that compare a file with the public original."""
 
 
 def begin(framework: str) -> None:
@@ -66,15 +66,15 @@ def record(
     options: RecordOptions,
     num: int = 1,
 ) -> bool:
-    """Records a script; returns whether it ended well.
+    """Records a script; returns whether it succeeded.
 
     Args:
-        framework: As above.
+        framework: "torch" or "tf".
         words: The script and its arguments.
-        work: Where it is started.
-        environment: Variables for it.
-        options: Those of the record, of which it takes the place; what the script prints goes beside it.
-        num: How many processes there are, as torchrun starts them.
+        work: The folder in which it is started.
+        environment: Environment variables for it.
+        options: The options of the record, which is replaced; the output of the script is written next to it.
+        num: The number of processes, which are started as torchrun would.
     """
     out = Path(options.out)
     discard_all(out)

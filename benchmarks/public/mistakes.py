@@ -3,8 +3,8 @@
     python -m benchmarks.public.mistakes torch --sources DIR [--store DIR] [NAME ...]
     python -m benchmarks.public.mistakes tf --sources DIR [--store DIR] [NAME ...]
 
-The mistakes are in `benchmarks.public.planted`, beside changes that are none. DIR is as in `benchmarks.public.scripts`, and a
-NAME is a part of a script's name. Exits with 1 if a change is judged other than the list says.
+The mistakes are in `benchmarks.public.planted`, together with harmless changes. For DIR, see `benchmarks.public.scripts`; a NAME
+is a part of a script's name. The exit code is 1 if a change is judged differently than expected.
 """
 
 import dataclasses
@@ -25,10 +25,10 @@ from samestep.experiments.recording.reruns import STEPS, Reruns
 
 
 def side(trial: Trial, name: str) -> Reruns:
-    """Returns the record of a script, made anew, and what runs it again.
+    """Records a script again; returns the record, and how to rerun it.
 
     Args:
-        trial: The script, prepared.
+        trial: The prepared script.
         name: "A" or "B".
     """
 
@@ -62,11 +62,11 @@ def planted(change: Planted, trial: Trial, sources: Path) -> Trial:
 
 
 def is_as_expected(change: Planted, verdict: RecordedVerdict) -> bool:
-    """Returns whether a change was judged as the list says.
+    """Returns whether a change was judged as expected.
 
     Args:
         change: The change.
-        verdict: What was said of it.
+        verdict: The verdict on it.
     """
     names = [cause.name for cause in verdict.causes]
     if not change.is_wrong:
@@ -75,7 +75,7 @@ def is_as_expected(change: Planted, verdict: RecordedVerdict) -> bool:
 
 
 def main() -> None:
-    """Plants the mistakes, and prints a table of what was said."""
+    """Plants the mistakes, and prints a table of the verdicts."""
     given, sources, store = begun(__doc__, "runs/planted")
     num_other = 0
     print("| script | change | said | |\n|--|--|--|--|")

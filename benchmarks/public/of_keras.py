@@ -1,4 +1,4 @@
-"""The public scripts of Keras that are tried, and what each is started with."""
+"""The public scripts of Keras that are tried, and how each is started."""
 
 from benchmarks.public.sources import PublicScript
 

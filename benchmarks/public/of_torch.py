@@ -1,4 +1,4 @@
-"""The public scripts of PyTorch that are tried, and what each is started with."""
+"""The public scripts of PyTorch that are tried, and how each is started."""
 
 from benchmarks.public.of_torch_examples import EXAMPLES
 from benchmarks.public.sources import PublicScript

@@ -1,4 +1,4 @@
-"""Scripts of pytorch/examples that are tried, and what each is started with."""
+"""The scripts of pytorch/examples that are tried, and how each is started."""
 
 from benchmarks.public.sources import PublicScript
 

@@ -1,4 +1,4 @@
-"""Changes of public scripts: mistakes that people make, what `samestep diff` says of each, and changes that are none."""
+"""Changes of public scripts: common mistakes with the expected verdict of `samestep diff`, and harmless changes."""
 
 import dataclasses
 
@@ -9,12 +9,12 @@ class Planted:
 
     Attributes:
         script: The name of the script in `benchmarks.public.scripts`.
-        name: What is changed.
-        old: What stands in the source.
-        new: What takes its place.
-        expected: The name of the mistake that is given; "" if it is located only.
-        is_wrong: Whether the script takes other steps with it.
-        file: The file that is changed, if not the script.
+        name: A description of the change.
+        old: The text in the source.
+        new: The text that replaces it.
+        expected: The mistake that `samestep diff` should name; "" if it only locates it.
+        is_wrong: Whether the changed script takes different steps.
+        file: The file to change, if it is not the script.
     """
 
     script: str

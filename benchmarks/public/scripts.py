@@ -1,12 +1,12 @@
-"""Scripts that nobody here wrote, unchanged: recorded, recorded again, and once more in two processes where they can.
+"""Records unchanged public scripts, records them again, and records them in two processes if they support that.
 
     python -m benchmarks.public.scripts torch --sources DIR [--store DIR] [NAME ...]
     python -m benchmarks.public.scripts tf --sources DIR [--store DIR] [NAME ...]
 
 DIR holds clones of the repositories of `benchmarks.public.sources`; for one that is missing, the line that clones it is printed.
-Each script is copied into the store, with small stand-ins for its data sets. What came out is kept in STORE/public.jsonl, so the
-next call goes on from there. A NAME is a part of a script's name, and tries it again. Packages that scripts need are taken from
-PYTHONPATH.
+Each script is copied into the store, with small stand-ins for its data sets. Results are kept in STORE/public.jsonl, and the next
+call continues from there. A NAME is a part of a script's name; that script is tried again. Packages that scripts need are taken
+from PYTHONPATH.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Trial:
 
     Attributes:
         script: The script.
-        home: The folder of its copy, its records and what it printed.
+        home: The folder of its copy, its records and its output.
     """
 
     script: PublicScript
@@ -49,11 +49,11 @@ class Trial:
 
     @property
     def work(self) -> Path:
-        """The copy of the script, so deep that data sets in parents of it stay in this folder."""
+        """The folder of the copy, nested so data sets in its parent folders stay below `home`."""
         return self.home / "a" / "copy" / "of" / "script"
 
     def prepare(self, sources: Path) -> None:
-        """Copies the script and puts its data beside it, once.
+        """Copies the script and writes its data, unless that was done before.
 
         Args:
             sources: The folder of the clones.
@@ -69,12 +69,12 @@ class Trial:
             subprocess.run([sys.executable, *shlex.split(command)[1:]], cwd=self.work, check=True, capture_output=True)
 
     def record(self, name: str, arguments: str, num: int = 1) -> bool:
-        """Records the script; returns whether it ended well.
+        """Records the script; returns whether it succeeded.
 
         Args:
             name: The name of the record.
-            arguments: Those of the script, after variables for it.
-            num: How many processes there are.
+            arguments: Environment variables, followed by the arguments of the script.
+            num: The number of processes.
         """
         given = shlex.split(arguments)
         variables = [each for each in given if re.match("[A-Z_]+=", each)]
@@ -86,7 +86,7 @@ class Trial:
         return record(self.script.framework, words, self.work, environment, options, num)
 
     def verdict(self, name: str) -> str:
-        """Returns what is said of the first record and another one.
+        """Returns the headline of the verdict on the first record and another one.
 
         Args:
             name: The name of the other record.
@@ -96,7 +96,7 @@ class Trial:
 
 
 def seen_of(run: RecordedRun) -> dict[str, object]:
-    """Returns what a record holds: its steps, and of how many of them each kind of thing is known.
+    """Returns what a record contains: its number of steps, and in how many of them each kind of content is known.
 
     Args:
         run: The record.
@@ -119,10 +119,10 @@ def seen_of(run: RecordedRun) -> dict[str, object]:
 
 
 def tried(trial: Trial) -> dict[str, object]:
-    """Tries a script; returns what came out.
+    """Tries a script; returns the results.
 
     Args:
-        trial: The script, prepared.
+        trial: The prepared script.
     """
     script = trial.script
     row: dict[str, object] = {"name": script.name, "ended": trial.record("one", script.arguments)}
@@ -139,10 +139,10 @@ def tried(trial: Trial) -> dict[str, object]:
 
 
 def clone_line(repository: str, sources: Path) -> str:
-    """Returns the line of a shell that clones a repository at the commit that was tried.
+    """Returns the shell command that clones a repository at the commit that was tried.
 
     Args:
-        repository: Owner and name.
+        repository: The owner and name.
         sources: The folder of the clones.
     """
     folder = sources / repository.split("/")[1]
@@ -152,10 +152,10 @@ def clone_line(repository: str, sources: Path) -> str:
 
 
 def table(rows: Iterable[dict]) -> list[str]:
-    """Returns the lines of a table of what came out.
+    """Returns the lines of a table of the results.
 
     Args:
-        rows: What `tried` returned of each script.
+        rows: The result of `tried` for each script.
     """
     kinds = ("steps", "data", "loss", "rate")
     lines = [
@@ -172,10 +172,10 @@ def table(rows: Iterable[dict]) -> list[str]:
 
 
 def set_up(store: Path) -> None:
-    """Sets what all scripts find in their environment.
+    """Sets the environment variables of all scripts.
 
     Args:
-        store: The folder of what comes out, in which Keras finds its data sets.
+        store: The folder of the results, in which Keras also finds its data sets.
     """
     (store / ".keras" / "datasets").mkdir(parents=True, exist_ok=True)
     os.environ |= {
@@ -189,14 +189,14 @@ def set_up(store: Path) -> None:
 
 
 def begun(about: str | None, store: str) -> tuple[argparse.Namespace, Path, Path]:
-    """Reads the arguments, and starts the process that scripts are forked off.
+    """Reads the arguments, and prepares this process, from which scripts are forked.
 
     Args:
-        about: What the command does.
-        store: The folder of what comes out, unless given.
+        about: A description of the command.
+        store: The default folder of the results.
 
     Returns:
-        The arguments, the folder of the clones, and that of what comes out.
+        The arguments, the folder of the clones, and the folder of the results.
     """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("framework", choices=("torch", "tf"))
@@ -211,7 +211,7 @@ def begun(about: str | None, store: str) -> tuple[argparse.Namespace, Path, Path
 
 
 def main() -> None:
-    """Tries the scripts that were not tried yet, and prints the table."""
+    """Tries the scripts that have not been tried, and prints the table."""
     given, sources, store = begun(__doc__, "runs/public")
     log = store / "public.jsonl"
     done = {row["name"]: row for row in map(json.loads, log.read_text().splitlines())} if log.exists() else {}

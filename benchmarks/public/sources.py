@@ -1,4 +1,4 @@
-"""What is said of a public script, and the commits of the repositories that were tried."""
+"""The description of a public script, and the commits of the repositories that were tried."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,15 +9,15 @@ class PublicScript:
     """A public script, and how it is started.
 
     Attributes:
-        repository: Owner and name.
-        folder: The folder that it is started in, which is copied.
-        file: The script, below the folder.
-        arguments: What it is started with.
+        repository: The owner and name of the repository.
+        folder: The folder in which the script is started, which is copied.
+        file: The path of the script, relative to the folder.
+        arguments: The arguments of the script.
         two: The variables and arguments with which two processes take the same steps; "" if they cannot.
         data: Names of `public_data.MAKERS`.
         before: Commands that prepare the data.
-        environment: Variables for it.
-        stop_after: After how many steps it is stopped; 0 runs it to its end.
+        environment: Environment variables for the script.
+        stop_after: The number of steps after which it is stopped; 0 runs it to its end.
     """
 
     repository: str
@@ -32,13 +32,13 @@ class PublicScript:
 
     @property
     def framework(self) -> str:
-        """Whose recorder follows it: "torch" or "tf"."""
+        """The framework whose recorder follows the script: "torch" or "tf"."""
         is_keras = self.repository.startswith("keras") and self.environment.get("KERAS_BACKEND") != "torch"
         return "tf" if is_keras else "torch"
 
     @property
     def name(self) -> str:
-        """What the table calls it: its place, and the arguments or variables that tell it from another trial of it."""
+        """The name in the table: the path, and the arguments or variables that distinguish it from other trials of the script."""
         place = f"{self.repository.split('/')[1]}/{self.folder}/{self.file}".replace("/./", "/")
         special = [word for word in self.arguments.split() if word in _SPECIAL]
         backend = [value for name, value in self.environment.items() if name == "KERAS_BACKEND"]
@@ -70,4 +70,4 @@ EARLIER = {
     "keras-team/keras": ("e5dad39059^ -- examples/keras_io",),
     "pytorch/examples": ("e8a38cc^ -- vision_transformer",),
 }
-"""What a repository has moved elsewhere since, and is taken from an earlier commit."""
+"""Files that a repository has since moved elsewhere, and that are taken from an earlier commit."""

@@ -1,15 +1,15 @@
-"""What `samestep record` adds to a step of PyTorch, and the least that any recorder could add: CPU time in microseconds.
+"""Measures what `samestep record` adds to a PyTorch step, and the least any recorder could add, in microseconds of CPU time.
 
-`python -m benchmarks.recording.floor [--steps N]` takes the training steps of `benchmarks.recording.recorder`. After each of
-them it does a part, or all, of what a frame in the file cannot do without, with nothing around it. A step of training empties
-the caches, so a part takes several times as long as in a loop that does nothing else. The least that `--every 10` can add to a
-step is this and a tenth of a look. `benchmarks.recording.least` has the same for Keras.
+`python -m benchmarks.recording.floor [--steps N]` takes the training steps of `benchmarks.recording.recorder`. After each
+step it does a part, or all, of the minimum that a frame in the file requires. A training step empties the caches, so a part
+takes several times as long as in a loop that does nothing else. The least that `--every 10` can add to a step is this and a tenth
+of a look. `benchmarks.recording.least` does the same for Keras.
 
-Then one model is trained whose recorder is switched off and on in random turns of two steps, of which the second one counts:
-the medians of steps that are not recorded, of those of which no tensor is looked at, and of those of which all are; and how much
-of the second lies in the recorder's own hooks: the rest would be what they do to torch's calls between them. In one process, that
-shows differences of a tenth of what two processes of one script differ by, but nothing that a recorder costs a
-process as a whole.
+Then one model is trained whose recorder is switched off and on in random turns of two steps, of which the second counts. Printed
+are the medians of steps that are not recorded, of recorded steps in which no tensor is looked at, and of those in which all are;
+and how much of the second is spent in the recorder's own hooks, as the rest is their effect on torch's calls in between. One
+process shows differences a tenth as large as those between two processes of one script, but not what a recorder costs a process
+as a whole.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from samestep.common.steps.rows import coefficients
 
 EVERY = 10
 NUM_HOOKS = 6
-"""Calls from the script into a recorder: zero_grad, the model before and after, backward, the optimizer before and after."""
+"""The calls of a step into a recorder: zero_grad, before and after the model, backward, before and after the optimizer."""
 
 
 def main() -> None:
@@ -68,8 +68,8 @@ def _measured(size: str, steps: int) -> dict[str, list[float]]:
 
 
 def _recorded(size: str, steps: int) -> list[list[float]]:
-    """Returns the seconds of steps that are not recorded, not looked at, and looked at; and those of hooks in the first two."""
-    import torch  # noqa: F401  what is recorded has to be imported first
+    """Returns the seconds of steps not recorded, not looked at, and looked at, and the seconds in hooks of the first two."""
+    import torch  # noqa: F401  it has to be imported before it is recorded
 
     import samestep
     from samestep.common.steps.recording import Recorder
@@ -102,7 +102,7 @@ def _recorded(size: str, steps: int) -> list[list[float]]:
 
 @contextlib.contextmanager
 def _timed_hooks(seconds: list[float]) -> Iterator[None]:
-    """Adds to a list how long each call of a hook takes that is made within."""
+    """Makes a context that appends the seconds of each hook call to a list."""
     from samestep.torch_impl.recording.hooks import Hooks
 
     guard = Hooks._guard

@@ -1,15 +1,15 @@
-"""What `samestep record --every 10` adds to steps of Keras, part by part, and the least that any recorder could add.
+"""Measures what `samestep record --every 10` adds to Keras steps, part by part, and the least that any recorder could add.
 
-`python -m benchmarks.recording.least [--size "50 ms"] [--steps N]` takes the steps of `benchmarks.recording.recorder`, all
-scripts in one process. They take turns of three steps in random order, so the machine is in the same state for each. The first
-one does not count, as it finds the caches full of another script: CPU time of a step, in microseconds, without the slowest
-quarter, beside its standard error. That shows differences of a tenth of what two processes of one script differ by, but nothing
-that a recorder costs a process as a whole.
+`python -m benchmarks.recording.least [--size "50 ms"] [--steps N]` takes the steps of `benchmarks.recording.recorder`, with
+all scripts in one process. They alternate in turns of three steps in random order, so the machine is in the same state for each.
+The first step of a turn does not count, because the caches still hold another script. Printed is the CPU time of a step in
+microseconds, without the slowest quarter, with its standard error. This shows differences a tenth as large as those between two
+processes of one script, but not what a recorder costs a process as a whole.
 
-The recorder is measured with and without what it does after a call of TensorFlow, and without the copies of graphs that it runs
-where a step is not looked at ("all of the graph"). The least is a `train_step` written for this purpose. It hashes the examples
-and returns the hashes, loss and rate as one more output of the compiled step, so no hook, no variable and no second call of
-TensorFlow is needed; then its frame is made and written. It looks at no tensor.
+The recorder is measured with and without its work after a call of TensorFlow, and without the copies of graphs that it runs for
+steps that are not looked at ("all of the graph"). The least is a `train_step` written for this purpose. It hashes the examples
+and returns the hashes, loss and rate as one more output of the compiled step, so it needs no hook, no variable and no second call
+of TensorFlow. Then its frame is built and written. It looks at no tensor.
 """
 
 import argparse
@@ -29,9 +29,9 @@ from benchmarks.recording.recorder import LENGTH, SIZES, model_of_keras
 EVERY = 10
 WARM_UP, TURN = 20, 3
 KEPT = 0.75
-"""Of the steps, the quickest."""
+"""The share of the steps that is kept, the fastest ones."""
 BARS = {"10 ms": 0.015, "50 ms": 0.005, "200 ms": 0.005}
-"""Of a step: a tenth of what recording every step may add."""
+"""The share of a step that recording may add, which is a tenth of what recording every step may add."""
 _WHOLE = "recorded, all of the graph"
 Step = Callable[[], object]
 
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 class _Recorded(NamedTuple):
-    """A step that is recorded, and what of its recorder is switched."""
+    """A recorded step, and the parts of its recorder that are switched."""
 
     step: Step
     recorder: Any
@@ -74,7 +74,7 @@ class _Recorded(NamedTuple):
 
 
 def _measured(steps: int, plain: Mapping[str, Step], recorded: _Recorded) -> dict[str, list[float]]:
-    """Takes the turns. Without the host's part, it is the same script while its recorder is told that it has ended."""
+    """Takes the turns. To leave out the host's part, the same script runs while its recorder is marked as ended."""
     step, recorder, journal, unseen = recorded
     turns = {**plain, "recorded, in the graph": step, _WHOLE: step, "recorded": step}
     is_due = unseen._is_due
@@ -92,7 +92,7 @@ def _measured(steps: int, plain: Mapping[str, Step], recorded: _Recorded) -> dic
             if name == before:
                 found.setdefault(f"{name}, looked at" if is_looked_at else name, []).append(seconds * 1e6)
             before = name
-            if name == "recorded, in the graph":  # nothing was lost
+            if name == "recorded, in the graph":  # nothing counts as lost
                 journal.num_read = count
     recorder.is_ended = True
     return dict(sorted(found.items()))
@@ -105,7 +105,7 @@ def _timed(step: Step) -> float:
 
 
 def _mean(times: list[float]) -> tuple[float, float]:
-    """Returns the mean of the quickest, and its standard error."""
+    """Returns the mean of the fastest times, and its standard error."""
     kept = sorted(times)[: int(KEPT * len(times))]
     return statistics.mean(kept), statistics.stdev(kept) / len(kept) ** 0.5
 
@@ -127,7 +127,7 @@ def _recorded(recording: contextlib.ExitStack, directory: Path, size: str) -> _R
 
 
 def _least(is_noted: bool, descriptor: int, size: str) -> Step:
-    """Returns a step that records as cheaply as can be, or one that records nothing."""
+    """Returns a step that records as cheaply as possible, or one that records nothing."""
     import keras
     import numpy as np
     import tensorflow as tf
@@ -160,7 +160,7 @@ def _least(is_noted: bool, descriptor: int, size: str) -> Step:
 
 
 def _step(kind: type, size: str) -> Callable[[], dict[str, Any]]:
-    """Returns what takes one step of the script that is measured, after some."""
+    """Returns a function that takes one step of the measured script, after warming it up."""
     model, batch = model_of_keras(*SIZES[size], kind)
     batches = iter(batch)
     model.make_train_function()

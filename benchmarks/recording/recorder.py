@@ -1,14 +1,14 @@
-"""What `samestep record` costs a training script: the CPU time of a step, recorded and bare.
+"""Measures what `samestep record` costs a training script, as the CPU time of a step, recorded and bare.
 
-`python -m benchmarks.recording.recorder [torch keras] [--every 1 10]` prints a row per size of step. The bare script and the
-recorded one are processes of their own, with one thread each. They take turns at a few steps, so both find the machine in the
-same state, and a round's ratio is the median over its pairs. Two processes of one script may differ by some percent for as long
-as they live, so each round has new ones; the table has the median over rounds with its 95 % interval. The bars: 5 % on steps of
-50 ms and more and 15 % on steps of 10 ms; a tenth of that with `--every 10`.
+`python -m benchmarks.recording.recorder [torch keras] [--every 1 10]` prints a row per size of step. The bare and the recorded
+script are separate processes with one thread each. They alternate every few steps, so both find the machine in the same state,
+and the ratio of a round is the median over its pairs. Two processes of one script may differ by some percent for their whole
+lives, so each round has new ones. The table has the median over rounds with its 95 % interval. The cost should be at most 5 % for
+steps of 50 ms and more and 15 % for steps of 10 ms, and a tenth of that with `--every 10`.
 
-Much of that difference is malloc's: whether it gives memory back to the kernel after each step, to fault it in again in the next,
-hangs on all that a process ever allocated. That takes some percent of a step, on whichever side it happens. So both sides have
-malloc keep its memory, and the table shows the page faults that are left. `--malloc default` leaves it as scripts have it.
+Much of the difference between processes is due to malloc. Whether it returns memory to the kernel after each step, and faults it
+in again in the next, depends on everything that a process ever allocated, and costs some percent of a step. So malloc keeps its
+memory on both sides, and the table shows the remaining page faults. `--malloc default` leaves malloc as scripts usually have it.
 
 `python -m benchmarks.recording.recorder torch-gpu` trains larger models in bf16 on a GPU, and compares seconds instead of CPU
 time.
@@ -32,13 +32,13 @@ ROOT = Path(__file__).parents[2]
 _ON_GPU = "torch-gpu"
 VOCABULARY, LENGTH, HEADS = 256, 32, 4
 SIZES = {"10 ms": (64, 16), "50 ms": (256, 12), "200 ms": (256, 64)}
-"""Of a transformer of two layers: width, and sequences of a batch."""
+"""The sizes of a transformer with two layers: its width, and the number of sequences in a batch."""
 GPU_SIZES = {"3 M": (256, 8, 4, 128), "25 M": (512, 16, 8, 256), "303 M": (1024, 8, 24, 512)}
-"""Of a transformer on a GPU: width, sequences of a batch, layers, and tokens of a sequence."""
+"""The sizes of a transformer on a GPU: width, sequences in a batch, layers, and tokens in a sequence."""
 WARM_UP, ROUNDS, PAIRS, STEPS = 12, 8, 32, {"10 ms": 40, "50 ms": 20, "200 ms": 10} | dict.fromkeys(GPU_SIZES, 20)
-"""More than the steps that are looked at one by one; and a multiple of ten, which `--every 10` looks at once."""
+"""Steps before measuring, more than are all looked at; rounds; pairs; and the steps of a turn, a multiple of ten."""
 KEEPING = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
-"""What has malloc keep what a step has freed, for the next one. A second arena would give parts back; 32 MiB is glibc's most."""
+"""Variables that make malloc keep freed memory. A second arena would return some of it; 32 MiB is glibc's maximum."""
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ def _row(framework: str, size: str, every: int, num_pairs: int, malloc: Mapping[
 
 
 class _Turn(NamedTuple):
-    """Some steps of one script: their CPU time, or their seconds on a GPU; and their page faults."""
+    """A turn of one script: the CPU time of its steps, or their seconds on a GPU, and their page faults."""
 
     seconds: float
     faults: int
@@ -91,7 +91,7 @@ def _pair(bare: "_Script", recorded: "_Script", number: int) -> tuple[_Turn, _Tu
 
 
 class _Script:
-    """A training script that takes its steps when it is told to."""
+    """A training script in a process that takes a turn of steps when asked."""
 
     def __init__(self, framework: str, size: str, options: list[str] | None, malloc: Mapping[str, str]) -> None:
         script = [sys.executable, "-m", "benchmarks.recording.recorder", "--script", framework, size]
@@ -104,7 +104,7 @@ class _Script:
         self.num_parameters = int(self._said())
 
     def turn(self) -> _Turn:
-        """Has it take its steps."""
+        """Makes the script take a turn, and returns the measurements."""
         print("go", file=self._pipe(self._process.stdin), flush=True)
         seconds, faults = self._said().split()
         return _Turn(float(seconds), int(faults))
@@ -124,7 +124,7 @@ class _Script:
 
 
 def script(framework: str, size: str) -> None:
-    """The script that is measured.
+    """Runs the script that is measured.
 
     Args:
         framework: "torch", "keras" or "torch-gpu".
@@ -144,13 +144,13 @@ def script(framework: str, size: str) -> None:
 
 
 def training_on_gpu(width: int, num_sequences: int, layers: int, length: int) -> tuple[int, Callable[[int], None]]:
-    """Makes a model in bf16 on the GPU, as `training_of_torch` does.
+    """Builds a model in bf16 on the GPU; see `training_of_torch`.
 
     Args:
-        width: Of the model.
-        num_sequences: Of a batch.
-        layers: Of the model.
-        length: Of a sequence.
+        width: The width of the model.
+        num_sequences: The number of sequences in a batch.
+        layers: The number of layers.
+        length: The number of tokens in a sequence.
     """
     import torch
 
@@ -167,14 +167,14 @@ def training_on_gpu(width: int, num_sequences: int, layers: int, length: int) ->
 def training_of_torch(
     width: int, num_sequences: int, layers: int = 2, length: int = LENGTH, device: str = "cpu"
 ) -> tuple[int, Callable[[int], None]]:
-    """Makes the model and its optimizer; returns how many parameters it has, and what takes a number of steps.
+    """Builds the model and its optimizer; returns its number of parameters, and a function that takes a number of steps.
 
     Args:
-        width: Of the model.
-        num_sequences: Of a batch.
-        layers: Of the model.
-        length: Of a sequence.
-        device: Where it is.
+        width: The width of the model.
+        num_sequences: The number of sequences in a batch.
+        layers: The number of layers.
+        length: The number of tokens in a sequence.
+        device: The device of the model.
     """
     import torch
     from torch import nn
@@ -198,11 +198,11 @@ def training_of_torch(
 
 
 def training_of_keras(width: int, num_sequences: int) -> tuple[int, Callable[[int], None]]:
-    """The same in Keras.
+    """Builds the model in Keras; returns the same as `training_of_torch`.
 
     Args:
-        width: Of the model.
-        num_sequences: Of a batch.
+        width: The width of the model.
+        num_sequences: The number of sequences in a batch.
     """
     import keras
 
@@ -215,12 +215,12 @@ def training_of_keras(width: int, num_sequences: int) -> tuple[int, Callable[[in
 
 
 def model_of_keras(width: int, num_sequences: int, kind: type) -> tuple[Any, Any]:
-    """Makes the model in Keras; returns it and its batches, without an end.
+    """Builds the model in Keras; returns it and an endless data set of batches.
 
     Args:
-        width: Of the model.
-        num_sequences: Of a batch.
-        kind: A subclass of keras.Model, or that itself.
+        width: The width of the model.
+        num_sequences: The number of sequences in a batch.
+        kind: keras.Model or a subclass.
     """
     import keras
     import numpy as np

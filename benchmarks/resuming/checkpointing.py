@@ -1,12 +1,13 @@
-"""What checkpoints cost: the wait for a save, the reading of one, and what is left of a run whose processes are killed.
+"""Measures what checkpoints cost: waiting for a save, reading one, and the useful share of a run whose processes are killed.
 
 `python -m benchmarks.resuming.checkpointing [CELL ...]` prints two tables.
 
-* Of each save, the seconds in which training waits; and its processor time by that of a copy in memory of what the process
-  saves, taken right after it, which holds on a busy machine. Of each restore, the seconds of a processor, of all seconds, to read
-  a checkpoint with its digests, and to restore it. The bars: twice a copy, 1 % of a run that saves each 50 steps, 1 s for 100 MB.
-* A run one of whose processes is killed every 20 s and that starts again by itself: the seconds of the steps that count, by all
-  seconds from its first step to its end. The bar is 0.9.
+* For each save, the seconds in which training waits, and its processor time divided by that of a copy in memory of what the
+  process saves, taken right afterwards; this ratio also holds on a busy machine. For each restore, the processor seconds and all
+  seconds of reading a checkpoint with its digests, and of restoring it. They should be at most twice a copy, 1 % of a run that
+  saves every 50 steps, and 1 s for 100 MB.
+* For a run that restarts automatically and one of whose processes is killed every 20 s, the seconds of steps that count divided
+  by all seconds from its first step to its end. It should be at least 0.9.
 """
 
 import argparse
@@ -32,20 +33,20 @@ from samestep.common.steps.log import read_log
 
 CELLS = ("torch:ddp", "torch:fsdp", "tf:mirrored")
 ASKED = {"workload": "digits-mlp+width=2048", "devices": 2, "optimizer": "adamw", "batch_size": 32, "parity": False}
-"""8.6 million parameters: a state of 103 MB."""
+"""The request of the runs; 8.6 million parameters have a state of 103 MB."""
 SAVES, EVERY, KEPT = 6, 5, 50
 KILL_SECONDS, GOODPUT_SECONDS = 20.0, 110.0
 
 
 def take(launcher: Launcher, cell: str, directory: Path, timed: Path, **more: object) -> RunResult:
-    """Takes a run, or goes on with it.
+    """Takes a run, or resumes it if its directory exists.
 
     Args:
-        launcher: Starts it.
-        cell: The strategy.
-        directory: That of the run.
-        timed: Where its processes write what they timed.
-        **more: Fields of the request.
+        launcher: The launcher that starts the run.
+        cell: The cell.
+        directory: The directory of the run.
+        timed: The file to which its processes write their times.
+        **more: Further fields of the request.
     """
     config = Cell.parse(cell).apply_to(RunConfig(out=str(directory), **{**ASKED, **more}))
     environment = {TIMED: str(timed)}
@@ -55,11 +56,11 @@ def take(launcher: Launcher, cell: str, directory: Path, timed: Path, **more: ob
 
 
 def time_saves(launcher: Launcher, cell: str, below: Path) -> str:
-    """Saves a few times, then goes on from the newest checkpoint; returns a line of the table.
+    """Saves a few times, then resumes from the newest checkpoint; returns a line of the table.
 
     Args:
-        launcher: Its worker is `benchmarks.resuming.timed_worker`.
-        cell: The strategy.
+        launcher: A launcher with the worker `benchmarks.resuming.timed_worker`.
+        cell: The cell.
         below: An empty folder.
     """
     run, timed, steps = below / "run", below / "timed.jsonl", EVERY * SAVES + 1
@@ -80,18 +81,18 @@ def time_saves(launcher: Launcher, cell: str, below: Path) -> str:
 
 
 def _spell(timed: Sequence[Mapping[str, float]]) -> str:
-    """Spells seconds, and those of a processor."""
+    """Returns processor seconds and seconds as text."""
     return " of ".join(f"{statistics.median(each[kind] for each in timed):.2f}" for kind in ("busy", "seconds"))
 
 
 def time_kills(launcher: Launcher, cell: str, below: Path, seconds: float) -> str:
-    """Takes a run one of whose processes is killed every so often; returns a line of the table.
+    """Takes a run one of whose processes is killed regularly; returns a line of the table.
 
     Args:
-        launcher: Starts it.
-        cell: The strategy.
+        launcher: The launcher that starts the run.
+        cell: The cell.
         below: An empty folder.
-        seconds: How long the run would take without.
+        seconds: The seconds that the run would take without being killed.
     """
     small = {"workload": "digits-mlp+width=512"}
     with Launcher() as usual:
@@ -120,7 +121,7 @@ def time_kills(launcher: Launcher, cell: str, below: Path, seconds: float) -> st
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints both tables, a line as soon as it is there."""
+    """Prints both tables, each line as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cells", nargs="*", default=CELLS)
     parser.add_argument("--seconds", type=float, default=GOODPUT_SECONDS, help="of a run that is killed; 0 takes none")

@@ -1,10 +1,10 @@
-"""Runs that are killed at random moments, a third of them while a checkpoint is being written: what is lost.
+"""Measures what is lost when runs are killed at random moments, a third of them while a checkpoint is being written.
 
-`python -m benchmarks.resuming.kills [CELL ...] [--kills N] [--seed S]` strikes one process of a run, which then starts again by
-itself, or every eighth time the command, whose run is then resumed. Each run is held against one that nobody touched. Printed
-are checkpoints that cannot be read or hold another step than they say, runs that ended in other bits, processes that outlived
-their run, in how many runs how many steps were taken again, and the time from the kill of a process to the first step of the
-next attempt.
+`python -m benchmarks.resuming.kills [CELL ...] [--kills N] [--seed S]` kills one process of a run, which then restarts
+automatically, or every eighth time the command, whose run is then resumed. Each run is compared with an undisturbed one. Printed
+are checkpoints that cannot be read or contain another step than they claim, runs that ended in different bits, processes that
+outlived their run, the numbers of steps that were repeated and in how many runs, and the time from the kill of a process to the
+first step of the next attempt.
 """
 
 import argparse
@@ -37,15 +37,15 @@ from tests.processes import all_end, descendants
 CELLS = ("torch:ddp", "torch:fsdp", "tf:mirrored")
 ASKED = {"workload": "digits-mlp+width=512", "devices": 2, "optimizer": "adamw", "batch_size": 48, "steps": 100}
 EVERY = 10
-"""On an idle machine a checkpoint is written in about so many steps."""
+"""The steps between checkpoints; on an idle machine, writing one takes about as long."""
 POLL, PATIENCE = 0.001, 20.0
 COMMAND = 8
-"""One run in so many loses its command, and not a process: it has to import everything anew."""
+"""One run in this many loses its command and not a process, because it then has to import everything again."""
 
 
 @dataclasses.dataclass
 class Found:
-    """What became of the runs of one cell."""
+    """The outcomes of the runs of one cell."""
 
     struck: int = 0
     in_a_save: int = 0
@@ -57,7 +57,7 @@ class Found:
     again: list[int] = dataclasses.field(default_factory=list)
 
     def add(self, directory: Path, result: RunResult, whole: RunResult) -> None:
-        """Looks at a run that has ended."""
+        """Adds a run that has ended."""
         for each in find_checkpoints(directory):
             self.unreadable += not isinstance(each, Checkpoint)
             self.mixed += isinstance(each, Checkpoint) and each.state().step != each.commit.step
@@ -66,7 +66,7 @@ class Found:
 
 
 class Kill(threading.Thread):
-    """Kills a process with SIGKILL: some time after a run's first step, and then maybe as soon as it writes a checkpoint."""
+    """Kills a process with SIGKILL some time after a run's first step, optionally not before it writes a checkpoint."""
 
     def __init__(self, directory: Path, seconds: float, is_in_a_save: bool, choose: Callable[[], int]) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Kill(threading.Thread):
         self.at, self.again, self.pids = 0.0, 0.0, set[int]()
 
     def run(self) -> None:
-        """Waits for the moment; then for the first step of the next attempt."""
+        """Waits for the moment and kills; then waits for the first step of the next attempt."""
         if not self._wait(lambda: os.path.exists(self._directory / METRICS)):
             return
         time.sleep(self._seconds)
@@ -82,7 +82,7 @@ class Kill(threading.Thread):
             return
         with contextlib.suppress(
             OSError, ValueError, KeyError, IndexError
-        ):  # it has just ended, or its file is being written
+        ):  # the process has just ended, or its file is being written
             pid = self._choose()
             self.pids = descendants(pid) | {pid}
             os.kill(pid, signal.SIGKILL)
@@ -106,7 +106,7 @@ class Kill(threading.Thread):
 
 
 def taken(launcher: Launcher, cell: str, directory: Path, resume: bool = False, **more: object) -> RunResult:
-    """Takes a run to its end."""
+    """Takes a run to its end, and returns its result."""
     config = Cell.parse(cell).apply_to(RunConfig(out=str(directory), keep_state=True, parity=False, **ASKED, **more))
     return launcher.run(parse(config), launch_of(config), resume=directory if resume else None)
 
@@ -114,7 +114,7 @@ def taken(launcher: Launcher, cell: str, directory: Path, resume: bool = False, 
 def strike_worker(
     launcher: Launcher, cell: str, directory: Path, moment: tuple[float, bool], draw: random.Random
 ) -> Kill:
-    """Kills a process of a run, which starts again."""
+    """Kills a process of a run, which then restarts."""
 
     def choose() -> int:
         return int(json.loads(draw.choice(sorted(directory.glob("process-*.json"))).read_text())["pid"])
@@ -143,7 +143,7 @@ def strike_command(launcher: Launcher, cell: str, directory: Path, moment: tuple
 
 
 def struck(launcher: Launcher, cell: str, count: int, seed: int, below: Path) -> Found:
-    """Strikes as many runs of a cell as are asked for."""
+    """Kills as many runs of a cell as requested, and returns the outcomes."""
     found, draw = Found(), random.Random(f"{seed} {cell}")
     whole, number = taken(launcher, cell, below / "whole", save_every=str(EVERY)), 0
     seconds = read_log(below / "whole").seconds

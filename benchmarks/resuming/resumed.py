@@ -1,9 +1,9 @@
-"""Runs that die after a random step and go on from their newest checkpoint: do they end in the bits of a run that never died?
+"""Checks whether runs that die after a random step and resume end in the same bits as a run that never died.
 
 `python -m benchmarks.resuming.resumed [--store FILE] [CELL ...]` takes every synchronous row with two optimizers and two
-dtypes, on 4 devices, and cells with techniques and features. Of each it takes a run that nobody touches, and one of which a
-process is killed with SIGKILL after a random step, with a checkpoint every 5 steps. Printed is a table of cells, with what
-differs. With `--store`, cells that were taken before are read from there.
+dtypes, on 4 devices, and cells with techniques and features. For each it takes an undisturbed run, and a run with a checkpoint
+every 5 steps, one of whose processes is killed with SIGKILL after a random step. It prints a table of cells with what differs.
+With `--store`, earlier results are read from that file.
 """
 
 import argparse
@@ -58,11 +58,11 @@ FURTHER = (
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is taken, unbroken and broken.
+    """The request of two runs, of which one is killed.
 
     Attributes:
         cell: The strategy, with techniques.
-        workload: What is trained.
+        workload: The workload.
         optimizer: The optimizer.
         dtype: The dtype.
     """
@@ -75,13 +75,13 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a case.
+    """The outcome of a case.
 
     Attributes:
         case: The case.
-        struck: The process that was killed, and the step after which it was: `rank-1 17`.
-        resumed_at: The checkpoint that the next attempt began from.
-        differs: What is not the same in every bit: "losses", "state", or both; "" if nothing is.
+        struck: The process that was killed, and after which step, such as `rank-1 17`.
+        resumed_at: The step of the checkpoint from which the next attempt began.
+        differs: What differs in some bit: "losses", "state", or both; "" if nothing does.
     """
 
     case: Case
@@ -91,7 +91,7 @@ class Outcome:
 
 
 def every_case() -> Iterator[Case]:
-    """Yields the cases: every synchronous row that has devices, then the further cells."""
+    """Yields the cases: every synchronous row with several devices, then the further cells."""
     for framework, row in every_row():
         if row.axes and row.synchronous(row.options()):
             workload = usual(row)
@@ -103,12 +103,12 @@ def every_case() -> Iterator[Case]:
 
 
 def take(launcher: Launcher, case: Case, seed: int = 0) -> Outcome:
-    """Takes a case: a run that nobody touches, and one that dies once.
+    """Takes an undisturbed run and one that dies once, and compares them.
 
     Args:
-        launcher: Its worker is `benchmarks.resuming.struck_worker`.
+        launcher: A launcher with the worker `benchmarks.resuming.struck_worker`.
         case: The case.
-        seed: Decides which process dies, and when.
+        seed: The seed that determines which process dies, and when.
     """
     draw = random.Random(f"{seed} {case}")
     with tempfile.TemporaryDirectory() as below:
@@ -137,7 +137,7 @@ def _run(launcher: Launcher, case: Case, out: Path, struck: str = "") -> RunResu
 
 
 def read_store(path: Path | None) -> list[Outcome]:
-    """Reads what was taken before; nothing without a file."""
+    """Returns the earlier outcomes; none without a file."""
     if path is None or not path.exists():
         return []
     values = [json.loads(line) for line in path.read_text().splitlines()]
@@ -145,7 +145,7 @@ def read_store(path: Path | None) -> list[Outcome]:
 
 
 def table(found: Iterable[Outcome]) -> str:
-    """Prints a line for each cell, with how many of its runs ended in the same bits."""
+    """Returns a table with a line for each cell, and how many of its runs ended in the same bits."""
     by_cell = collections.defaultdict(list)
     for each in found:
         by_cell[each.case.cell, each.case.workload].append(each)

@@ -1,4 +1,4 @@
-"""A worker that waits for each checkpoint to be written, and kills itself once: in the first attempt, after a named step."""
+"""A worker that waits until each checkpoint is written, and kills itself in the first attempt after a given step."""
 
 import os
 import signal
@@ -8,16 +8,16 @@ from samestep.common.runtime.topology import RESTARTS
 from tests.common.runtime import patient_worker
 
 STRUCK = "SAMESTEP_BENCH_STRUCK"
-"""Which process dies, and after how many steps: `rank-1 17`."""
+"""The variable that says which process dies after how many steps, such as `rank-1 17`."""
 _beat = ProcessFile.beat
 
 
 def beat(self: ProcessFile, step: int) -> None:
-    """Shows that the process is alive, or ends it.
+    """Writes a heartbeat, or kills the process.
 
     Args:
-        self: The file of the present process.
-        step: How many steps it has taken.
+        self: The file of this process.
+        step: The number of steps that it has taken.
     """
     if f"{self.role} {step}" == os.environ.get(STRUCK) and os.environ.get(RESTARTS) == "0":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -25,6 +25,6 @@ def beat(self: ProcessFile, step: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Does what every worker does, until it is struck."""
+    """Runs the worker, until it kills itself."""
     ProcessFile.beat = beat
     return patient_worker.main(arguments)

@@ -1,4 +1,4 @@
-"""A worker that times saves and restores, beside a copy of what it saves: a line for each in the file that TIMED names."""
+"""A worker that times saves, copies of what it saves, and restores, and writes a line for each to the file named by TIMED."""
 
 import json
 import os
@@ -26,13 +26,13 @@ def _say(**values: object) -> None:
 
 
 def offer(self: Saver, program: Program, step: int, losses: Sequence[float]) -> None:
-    """Saves as every worker does, and then copies what this process saved once more.
+    """Saves like every worker, and then copies what this process saved.
 
     Args:
-        self: What saves.
+        self: The saver.
         program: The program.
-        step: How many steps it has taken.
-        losses: Those since the last call.
+        step: The number of steps that it has taken.
+        losses: The losses since the last call.
     """
     before, began = len(self.saves.stall_seconds), time.thread_time()
     _offer(self, program, step, losses)
@@ -60,7 +60,7 @@ def held(program: Program) -> list[np.ndarray]:
 
 
 def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
-    """Finds where to begin as every worker does; the arguments are those of `resuming.find_beginning`."""
+    """Finds where to begin like every worker; the arguments are those of `resuming.find_beginning`."""
     began, busy = time.perf_counter(), time.thread_time()
     found = _find(directory, run, launch)
     busy = time.thread_time() - busy
@@ -74,7 +74,7 @@ def _size(state: TrainState | None) -> int:
 
 
 def restore(program: Program, beginning: Beginning, *more: object) -> None:
-    """Restores as every worker does; the arguments are those of `resuming.restore`."""
+    """Restores like every worker; the arguments are those of `resuming.restore`."""
     took, worked = [], []
     inner = program.restore
 
@@ -91,7 +91,7 @@ def restore(program: Program, beginning: Beginning, *more: object) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Does what every worker does, and times it."""
+    """Runs the worker, and times it."""
     Saver.offer = offer
     loop.find_beginning, loop.restore = find_beginning, restore
     return worker.main(arguments)

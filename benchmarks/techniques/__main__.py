@@ -1,10 +1,9 @@
-"""What each technique costs and what it gains: a row with it against the same row without.
+"""Measures what each technique costs and gains: a row with it against the same row without.
 
-`python -m benchmarks.techniques [torch:ddp+recompute=true ...]` prints a row per cell: the seconds of a step, the bytes of
-activations and on the wire with the technique over those without, and the seconds before the first step that the technique
-adds. Speeds are ratios of pairs of runs that follow each other, the median of `--pairs` of them with the smallest and the
-largest; bytes are measured once. Where a row reports it, the share of communication that overlapped the backward pass
-stands beside.
+`python -m benchmarks.techniques [torch:ddp+recompute=true ...]` prints a row per cell: the ratios with to without the technique
+of the seconds of a step, the bytes of activations, and the bytes on the wire, and the seconds that it adds before the first step.
+Speeds are ratios of consecutive runs; the table has the median, smallest and largest of `--pairs` of them. Bytes are measured
+once. If a row reports it, the table also has the share of communication that overlapped the backward pass.
 """
 
 import argparse
@@ -52,7 +51,7 @@ HEADINGS = ("with the technique", "seconds a step", "activations", "sent", "firs
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Takes every cell, and prints its row as soon as it is there."""
+    """Measures every cell, and prints its row as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cells", nargs="*", default=CELLS)
     parser.add_argument("--workload", default=WORKLOAD)
@@ -77,10 +76,10 @@ def _take(launcher: Launcher, cell: str, given: argparse.Namespace) -> RunResult
 
 
 def row(pairs: Sequence[tuple[RunResult, RunResult]]) -> list[str]:
-    """Puts what the pairs measured into words.
+    """Returns the cells of a row, as text.
 
     Args:
-        pairs: Runs without and with a technique.
+        pairs: Pairs of runs without and with a technique.
     """
     slower = sorted(with_it.step_seconds_median / plain.step_seconds_median for plain, with_it in pairs)
     first = statistics.median(with_it.compile_seconds - plain.compile_seconds for plain, with_it in pairs)
@@ -96,13 +95,13 @@ def row(pairs: Sequence[tuple[RunResult, RunResult]]) -> list[str]:
 
 
 def _overlapped(measures: Mapping[str, float]) -> float | None:
-    """Returns the share of communication that was hidden; None of a row that does not report it."""
+    """Returns the share of communication that was overlapped; None if the row does not report it."""
     seconds = measures.get("communication_seconds")
     return measures["overlap_seconds"] / seconds if seconds else None
 
 
 def _ratio(plain: float | None, with_it: float | None) -> str:
-    """Returns one amount over the other; nothing where there is none, or a compiler decides."""
+    """Returns the ratio with to without a technique; "" if either is unknown, for example because a compiler decides."""
     return f"{with_it / plain:.2f}" if plain and with_it is not None else ""
 
 

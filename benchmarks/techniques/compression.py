@@ -1,16 +1,17 @@
-"""What compressed exchanges do to what is learned, and below which bandwidth they pay.
+"""Measures how compressed exchanges affect what is learned, and below which bandwidth they pay off.
 
 `python -m benchmarks.techniques.compression learned` trains each workload with each method, in float32 on two devices, and
-prints the metric on held-out examples: the median of five seeds, and by how much it is worse than without compression. One
-point is wanted: 0.01 of accuracy, 1 % of the bits per token.
+prints the metric on held-out examples: the median of five seeds, and by how much it is worse than without compression. That
+should be at most one point, which is 0.01 of accuracy or 1 % of the bits per token.
 
 `python -m benchmarks.techniques.compression pays` prints the bandwidth below which int8 makes a step faster, predicted and
-measured. Predicted: int8 sends so many bytes less, and takes so many seconds more, so both steps take as long where those bytes
-would take those seconds. How many, one bandwidth far below shows, whose own share is subtracted; the loopback does not, since
-over links the bytes travel while others are still copied and added up, of a long message more than of a short one. Measured:
-both cells run over links around that bandwidth, and a straight line through their difference over the inverse of the bandwidth
-crosses zero. The narrow link is taken in the same rounds, so that whatever slows the machine down slows both down. The seconds
-of a step are those of the fastest window of all rounds: what else the machine does only makes a window longer.
+measured. For the prediction, int8 saves some bytes and costs some seconds, so both steps take equally long at the bandwidth at
+which these bytes take these seconds. The seconds are found at one much lower bandwidth, after subtracting the time of the bytes.
+The loopback would not show them: over links, bytes travel while others are still copied and added up, and more so in a long
+message than in a short one. For the measurement, both cells run over links around that bandwidth, and a straight line is fitted
+to their difference over the inverse of the bandwidth; it is zero at the result. The narrow link is measured in the same rounds,
+so anything that slows the machine slows both. The seconds of a step are those of the fastest window of all rounds, because other
+work on the machine only makes a window longer.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from samestep.common.techniques.compress.flag import COMPRESSIONS
 
 WORKLOADS = ("digits-mlp", "mnist-cnn", "prose-gpt")
 METHODS = (*COMPRESSIONS, "powersgd+compress_rank=16", "powersgd+compress_rank=16+compress_warmup_steps=20")
-"""PowerSGD by its defaults, which have rank 4, and with the rank that stays within a point on all of the workloads."""
+"""The methods; PowerSGD with its default rank of 4, and with the rank that stays within a point on all workloads."""
 SEEDS = 5
 PAIRS = {
     "torch:ddp": ("torch:ddp+overlap=false", "torch:ddp+overlap=false+compress=int8"),
@@ -38,9 +39,9 @@ PAIRS = {
 }
 WORKLOAD = "synthetic-mlp+layers=3+width=1024"
 AROUND = (0.7, 0.85, 1.0, 1.2, 1.5)
-"""Times the predicted bandwidth."""
+"""The measured bandwidths, as multiples of the predicted one."""
 NARROW = 6
-"""So many times as narrow as the loopback suggests that links have to be, for int8 to pay."""
+"""The divisor of the bandwidth below which int8 would pay off according to the loopback; it gives the narrow link."""
 ROUNDS, STEPS = 5, 61
 
 
@@ -69,10 +70,10 @@ def learned(launcher: Launcher, cells: Sequence[str], workloads: Sequence[str], 
     """Prints the metric of each workload with each method.
 
     Args:
-        launcher: Starts the runs.
-        cells: Without compression.
-        workloads: The workloads by name.
-        seeds: How many.
+        launcher: The launcher that starts the runs.
+        cells: The cells without compression.
+        workloads: The names of the workloads.
+        seeds: The number of seeds.
     """
     print(f"| row, workload | none | {' | '.join(METHODS)} |\n|{'---|' * (2 + len(METHODS))}", flush=True)
     for cell in cells:
@@ -90,10 +91,10 @@ def learned(launcher: Launcher, cells: Sequence[str], workloads: Sequence[str], 
 
 
 def pays(launcher: Launcher, cells: Sequence[str], rounds: int) -> None:
-    """Prints the bandwidth below which int8 pays, predicted and measured.
+    """Prints the bandwidth below which int8 pays off, predicted and measured.
 
     Args:
-        launcher: Starts the runs.
+        launcher: The launcher that starts the runs.
         cells: Keys of PAIRS.
         rounds: How often each run is taken.
     """
@@ -102,7 +103,7 @@ def pays(launcher: Launcher, cells: Sequence[str], rounds: int) -> None:
     )
     for cell in cells:
         results, seconds = _compared(launcher, cell, [None], rounds)
-        plain, compressed = (result.predicted.sent_bytes_per_step / 2 for result in results)  # of each of two processes
+        plain, compressed = (result.predicted.sent_bytes_per_step / 2 for result in results)  # in each of two processes
         bits = 8 * (plain - compressed)
         narrow = f"{round(bits / _longer(seconds[None]) / NARROW / 1e6)}mbit"
         first = bits / (_longer(_compared(launcher, cell, [narrow], rounds)[1][narrow]) + _seconds(bits, narrow))
@@ -121,7 +122,7 @@ def pays(launcher: Launcher, cells: Sequence[str], rounds: int) -> None:
 
 
 def _longer(pair: tuple[float, float]) -> float:
-    """By how many seconds a step takes longer with int8."""
+    """Returns by how many seconds a step takes longer with int8."""
     plain, compressed = pair
     return compressed - plain
 
@@ -133,7 +134,7 @@ def _seconds(bits: float, bandwidth: str) -> float:
 def _compared(
     launcher: Launcher, cell: str, bandwidths: Sequence[str | None], rounds: int
 ) -> tuple[list[RunResult], dict[str | None, tuple[float, float]]]:
-    """Runs both cells over links, in turns: the last results, and of each bandwidth the seconds of a step without and with."""
+    """Runs both cells over links, alternately; returns the last results, and bandwidth -> seconds of a step without and with."""
     found: dict[tuple[str | None, str], float] = {}
     results: dict[str, RunResult] = {}
     for _ in range(rounds):

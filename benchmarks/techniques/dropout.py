@@ -1,8 +1,8 @@
-"""What dropout by a stated mask costs against the frameworks' own.
+"""Measures what dropout with a stated mask costs, compared with the frameworks' own.
 
 `python -m benchmarks.techniques.dropout [torch tf] [--pairs 15]` takes forward and backward passes of one dropout layer of each
 framework, ours and then its own, on one thread, and prints a line per shape of the activations: the milliseconds of both
-(medians), and the median ratio of pairs that follow each other, with the smallest and the largest. At most 2 is wanted.
+(medians), and the median ratio of consecutive pairs, with the smallest and the largest. It should be at most 2.
 """
 
 import argparse
@@ -18,11 +18,11 @@ RATE = 0.1
 PAIRS, PASSES = 15, 4
 HEADINGS = ("framework, activations", "ours, ms", "its own, ms", "ratio")
 Pass = Callable[[], object]
-"""Takes a layer forward and backward."""
+"""A function that runs a layer forward and backward."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures each framework in a process of its own, and prints its lines."""
+    """Measures each framework in its own process, and prints its lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("frameworks", nargs="*", default=list(LAYERS))
     parser.add_argument("--pairs", type=int, default=PAIRS)
@@ -40,7 +40,7 @@ def measure(framework: str, pairs: int) -> None:
 
     Args:
         framework: A key of `LAYERS`.
-        pairs: How many of them.
+        pairs: The number of pairs.
     """
     THREADS[framework]()
     for shape in SHAPES:
@@ -62,7 +62,7 @@ def _milliseconds(take: Pass) -> float:
 
 
 def torch_passes(shape: tuple[int, ...]) -> tuple[Pass, Pass]:
-    """Passes of our layer in torch, and of torch's own.
+    """Returns the passes of our layer in torch, and of torch's own layer.
 
     Args:
         shape: The shape of the activations.
@@ -87,7 +87,7 @@ def torch_passes(shape: tuple[int, ...]) -> tuple[Pass, Pass]:
 
 
 def tf_passes(shape: tuple[int, ...]) -> tuple[Pass, Pass]:
-    """Passes of our layer in TensorFlow, and of TensorFlow's own, in graphs as the programs have them.
+    """Returns the passes of our layer in TensorFlow, and of TensorFlow's own layer, in graphs as in the programs.
 
     Args:
         shape: The shape of the activations.

@@ -1,8 +1,8 @@
-"""What a fixed order costs: a row with `--fixed-order M` against the same row without.
+"""Measures what a fixed order costs: a row with `--fixed-order M` against the same row without.
 
-`python -m benchmarks.techniques.fixed_order [torch:ddp ...]` prints a row per strategy and number of devices: the seconds of a
-step with it over those without, and the same of the processor time of all processes. They are medians over pairs of runs that
-take turns, with a 95 % interval. The bar is 1.35. Where cores have other work, look at the processor time.
+`python -m benchmarks.techniques.fixed_order [torch:ddp ...]` prints a row per strategy and number of devices: the ratio with to
+without of the seconds of a step, and of the processor time of all processes. They are medians over alternating pairs of runs,
+with a 95 % interval, and should be at most 1.35. If the cores have other work, look at the processor time.
 """
 
 import argparse
@@ -21,7 +21,7 @@ HEADINGS = ("row", "devices", "seconds of a step", "95 %", "processor time", "95
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Takes every row on every number of devices, and prints what it found as soon as it is there."""
+    """Measures every row on every number of devices, and prints each result as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", default=ROWS)
     parser.add_argument("--devices", type=int, nargs="+", default=DEVICES)
@@ -40,12 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def ratios(launcher: Launcher, cells: Sequence[RunConfig], num_pairs: int) -> tuple[list[float], list[float]]:
-    """Runs two cells in turns; returns the second's seconds of a step over the first's, and its processor time likewise.
+    """Runs two cells alternately; returns the ratios of second to first for the seconds of a step and for processor time.
 
     Args:
-        launcher: Starts them.
-        cells: Without and with the technique.
-        num_pairs: How often.
+        launcher: The launcher that starts the runs.
+        cells: The requests without and with the technique.
+        num_pairs: The number of pairs.
     """
     seconds, processor = [], []
     for number in range(num_pairs):

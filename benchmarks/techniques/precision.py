@@ -1,9 +1,9 @@
-"""What computing in two bytes does to what is learned.
+"""Measures how computing in two bytes affects what is learned.
 
 `python -m benchmarks.techniques.precision [torch:fsdp tf:mirrored ...]` trains each workload on two devices in float32 and with
 `--precision bf16`, and prints the metric on held-out examples: the median of five seeds, the largest deviation of one seed,
-and by how many points bf16 is worse. A point is 0.01 of accuracy or of an area, and 1 % of the bits per token. One is the
-most that is wanted.
+and by how many points bf16 is worse. A point is 0.01 of accuracy or of an area, and 1 % of the bits per token. It should be
+at most one point.
 """
 
 import argparse
@@ -24,7 +24,7 @@ HEADINGS = ("row, workload", "metric", "float32", "bf16", "points worse", "worst
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Trains every row with every workload, and prints a line as soon as it is there."""
+    """Trains every row with every workload, and prints each line as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cells", nargs="*", default=CELLS)
     parser.add_argument("--workloads", nargs="*", default=WORKLOADS)
