@@ -10,7 +10,7 @@ MOST_CHARACTERS = 400
 """The most characters of the line that refuses a request, however long the values that it quotes."""
 _LONG_WORD = 300
 _KEPT_END = 150
-_KERAS, _COLOURS = "Exception encountered when calling ", re.compile(r"\x1b\[[0-9;]*m")
+_KERAS, COLOURS = "Exception encountered when calling ", re.compile(r"\x1b\[[0-9;]*m")
 _MOST_GUESSES = 4
 
 
@@ -41,7 +41,7 @@ def one_line(message: str) -> str:
 def first_line(error: BaseException) -> str:
     """Returns the first line of an error, with the next ones if the first only names a layer of Keras or a graph."""
     try:
-        lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()] or [""]
+        lines = [line.strip() for line in COLOURS.sub("", str(error)).splitlines() if line.strip()] or [""]
     except Exception:  # of the user's own class
         lines = ["an error that cannot be printed"]
     return " ".join(lines[: 3 if lines[0].endswith(":") else 1 + lines[0].startswith(_KERAS)])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
 from samestep.common.features.used import spell_switched
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
@@ -91,15 +91,25 @@ def _first_parser() -> Parser:
 
 @contextlib.contextmanager
 def _continuable(launcher: "Launcher", target: "Target | None") -> Iterator[None]:
-    """Makes a context that adds to what cuts a run off the line that continues it, if it has saved a checkpoint."""
+    """Makes a context that adds to what cuts a run off the line that continues it.
+
+    Args:
+        launcher: What starts the run.
+        target: The engine that it starts it on; None for this machine.
+    """
     try:
         yield
-    except (KeyboardInterrupt, WorkerFailed) as end:
+    except (KeyboardInterrupt, SamestepError) as end:
         from samestep.common.runtime.checkpoints.committed import find_folders  # here, like those of `main`
 
-        if (directory := launcher.last_run) and find_folders(directory) and not (directory / "result.json").exists():
-            engine = ["--on", str(target)] if target else []
-            end.add_note(f"continue with: {shlex.join(['samestep', 'run', '--resume', str(directory), *engine])}")
+        if (directory := launcher.last_run) is None or (directory / "result.json").exists():
+            raise
+        line = shlex.join(["samestep", "run", "--resume", str(directory), *(["--on", str(target)] if target else [])])
+        if isinstance(end, KeyboardInterrupt | WorkerFailed):
+            if find_folders(directory):
+                end.add_note(f"continue with: {line}")
+        elif target and isinstance(end, ConfigError | Unavailable) and not [*directory.glob("*.log")]:
+            end.add_note(f"the run in {directory} was not started; once that is put right: {line}")
         raise
 
 

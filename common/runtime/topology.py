@@ -143,7 +143,8 @@ def own_index(specs: Sequence[ProcessSpec], environment: Mapping[str, str]) -> i
     wanted = specs[0].environment
     missing = [name for name in wanted if name not in environment]
     if missing:
-        raise ConfigError(f"{', '.join(missing)} is not set; start the run by the lines that --prepare printed.")
+        names = f"{', '.join(missing)} {'are' if missing[1:] else 'is'}"
+        raise ConfigError(f"{names} not set; start the run by the lines that --prepare printed.")
     count = environment.get("WORLD_SIZE")
     if "WORLD_SIZE" in wanted and count != str(len(specs)):
         raise ConfigError(f"WORLD_SIZE is {count}, but the run was prepared for {len(specs)} processes; start as many.")

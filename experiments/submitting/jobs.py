@@ -62,6 +62,7 @@ class SlurmJob:
         self.number = done.stdout.partition(";")[0].strip()
         self.name, self.log = f"Slurm's job {self.number}", script.parent / f"slurm-{self.number}.log"
         self._fields: dict[str, str] = {"JobState": "PENDING"}
+        self._answers = True
 
     def ended(self) -> JobEnd | None:
         """Returns how it ended, by `scontrol show job`; None if it has not ended."""
@@ -70,18 +71,21 @@ class SlurmJob:
             self._fields |= dict(re.findall(r"\b(JobState|Reason)=(\S+)", done.stdout))
         elif "Invalid job id" in done.stderr:
             return JobEnd("Slurm has forgotten it")
+        self._answers = done.returncode == 0
         state = self._fields["JobState"]  # the last known state, if Slurm does not answer
         return JobEnd(state, state in _KILLED) if state in _ENDED else None
 
     def waits_for(self) -> str:
-        """Returns Slurm's reason why it was pending at the last query."""
+        """Returns Slurm's reason why it was pending at the last query, or that Slurm did not answer."""
+        if not self._answers:
+            return "for Slurm, which does not answer; its state is that of the last answer"
         is_known = self._fields["JobState"] == "PENDING" and self._fields.get("Reason") != "None"
         return self._fields.get("Reason", "").replace("_", " ") if is_known else ""
 
-    def cancel(self) -> None:
-        """Cancels the job, and waits until it has ended."""
+    def cancel(self) -> bool:
+        """Cancels the job, and waits until it has ended; returns whether it has."""
         _command("scancel", self.number)
-        _wait_until(lambda: self.ended() is not None)
+        return _wait_until(lambda: self.ended() is not None)
 
 
 class ProcessJob:
@@ -118,13 +122,14 @@ class ProcessJob:
         last = read_log(self.log).rstrip().rpartition("\n")[2]
         return last.removeprefix(_WAITS) if last.startswith(_WAITS) else ""
 
-    def cancel(self) -> None:
+    def cancel(self) -> bool:
         """Ends the command, which ends its processes, and then kills those that still run here."""
         self._process.terminate()
         _wait_until(lambda: self._process.poll() is not None)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        return True
 
 
 def _command(*line: str) -> subprocess.CompletedProcess[str]:
@@ -136,10 +141,11 @@ def _command(*line: str) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(line, 1, "", "no answer within 60 s")
 
 
-def _wait_until(is_so: Callable[[], bool]) -> None:
+def _wait_until(is_so: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + CANCEL_SECONDS
-    while not is_so() and time.monotonic() < deadline:
+    while not (found := is_so()) and time.monotonic() < deadline:
         time.sleep(0.1)
+    return found
 
 
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

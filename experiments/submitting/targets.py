@@ -208,8 +208,11 @@ def render(target: Target, run: Run, directory: Path) -> str:
             f"{target.engine} cannot read {wrong.pop()!r} in {str(path)!r}; name another directory by --out."
         )
     template = _environment().get_template(f"{target.script.file}.j2")
+    files = {
+        name: str(Path(value).absolute()) for name, value in target.settings.items() if name == "hostfile" and value
+    }
     return template.render(
-        target.settings,
+        {**target.settings, **files},  # the script may be started from any folder
         nodes=target.nodes,
         processes=processes,
         per_node=-(-processes // target.nodes),

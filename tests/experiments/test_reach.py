@@ -9,6 +9,8 @@ from samestep.common.errors import ConfigError, SamestepError, Unavailable
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.processes.network import HOST, free_ports
+from samestep.experiments.run import main
+from samestep.experiments.submitting import jobs
 from samestep.experiments.submitting.jobs import SlurmJob, executor_of
 from samestep.experiments.submitting.targets import SCRIPTS, STARTED, read_target, render
 
@@ -81,9 +83,36 @@ def test_a_job_is_followed_in_every_state_that_is_no_end(tmp_path: Path, slurm: 
         assert job.ended() is None
     slurm("scontrol", "echo 'slurm_load_jobs error: Socket timed out' >&2; exit 1")
     assert job.ended() is None
+    assert "does not answer" in job.waits_for()
     for state, is_slurms_doing in (("FAILED", False), ("COMPLETED", False), ("TIMEOUT", True), ("NODE_FAIL", True)):
         slurm("scontrol", f"echo '   JobState={state} Reason=None Dependency=(null)'")
         assert (end := job.ended()) and (end.word, end.is_engines_doing) == (state, is_slurms_doing)
+
+
+def test_a_job_that_slurm_does_not_end_is_not_said_to_have_ended(
+    tmp_path: Path, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "CANCEL_SECONDS", 0.2)
+    slurm("sbatch", "echo 7")
+    for name in ("scancel", "scontrol"):
+        slurm(name, "exit 1")
+    job = SlurmJob(tmp_path / "slurm.sh")
+    assert job.cancel() is False
+    slurm("scontrol", "echo '   JobState=CANCELLED Reason=None Dependency=(null)'")
+    assert job.cancel() is True
+
+
+def test_a_run_that_slurm_refuses_says_how_it_is_started_where_it_lies(
+    tmp_path: Path, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    slurm("sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
+    small = ["--workload", "digits-mlp+width=32", "--devices", "2", "--batch-size", "48"]
+    for words in (["torch:ddp", *small, "--out", "a run"], ["--resume", "a run"]):
+        with pytest.raises(ConfigError, match="invalid partition") as refused:
+            main([*words, "--on", "slurm:partition=al"])
+        line = "samestep run --resume 'a run' --on slurm:partition=al"
+        assert refused.value.__notes__ == [f"the run in a run was not started; once that is put right: {line}"]
 
 
 def test_a_path_means_nothing_else_to_slurm() -> None:

@@ -116,6 +116,12 @@ def test_nodes_that_the_processes_do_not_divide_among_are_refused() -> None:
             render(read_target("--for", target), DDP, Path("run"))
 
 
+def test_a_script_finds_its_hosts_file_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder := tmp_path / "a b").mkdir()
+    monkeypatch.chdir(folder)
+    assert f" --hostfile '{folder}/hosts' " in render(read_target("--for", "mpi:hostfile=hosts"), DDP, Path("run"))
+
+
 def test_a_target_is_taken_out_of_a_command_line() -> None:
     parser = run._first_parser()
     given, rest = parser.parse_known_args(["torch:ddp", "--for", "mpi:hostfile=hosts", "--prepare"])

@@ -15,6 +15,7 @@ from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.parent.attempts import recorded_end
 from samestep.common.runtime.parent.processes.crash_report import last_lines, read_log
 from samestep.common.runtime.parent.processes.following import Progress, StepTail
+from samestep.common.runtime.parent.processes.started import UNENDED
 from samestep.common.strategy import Run
 
 POLL_SECONDS = 1.0
@@ -58,8 +59,8 @@ class Job(Protocol):
     def waits_for(self) -> str:
         """Returns why the job is not running yet, in the engine's words; "" if it runs."""
 
-    def cancel(self) -> None:
-        """Cancels the job; returns once none of its processes runs."""
+    def cancel(self) -> bool:
+        """Cancels the job; returns whether it ended in time, with all its processes."""
 
 
 Submit = Callable[[Path, Run], Job]
@@ -125,12 +126,15 @@ def follow(directory: Path, job: Job, progress: Progress | None) -> JobEnd:
         tail.show(progress, 0)
         return end
     except BaseException:
-        job.cancel()
+        if not job.cancel():
+            UNENDED.append(job.name)
         raise
 
 
 def _failure(directory: Path, job: Job, end: JobEnd) -> SamestepError:
     """Returns the error of a job without a result: the engine's word if the engine ended it, else what a process left."""
+    if not directory.exists():
+        return WorkerFailed(f"{directory} was removed before {job.name} had ended ({end.word})")
     role, left = read_error(directory) or ("", None)
     if left is not None and not isinstance(left, WorkerFailed) and not end.is_engines_doing:
         return left  # its one line is enough

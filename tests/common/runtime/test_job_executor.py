@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from samestep.common.runtime.directory import read_error, write_error
 from samestep.common.runtime.parent import job_executor
 from samestep.common.runtime.parent.job_executor import JobEnd, JobExecutor
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.processes import started
+from samestep.experiments.cli import ending
 
 ASKED = RunConfig(strategy="ddp", devices=2, workload="digits-mlp+width=32", batch_size=48, steps=3)
 
@@ -33,6 +37,7 @@ class Jobs:
     log: Path = Path("none")
     asked: int = 0
     cancelled: int = 0
+    obeys: bool = True
 
     def submit(self, directory: Path, run: object) -> "Jobs":
         self.directory, self.log, self.asked = directory, directory / "job.log", 0
@@ -46,8 +51,9 @@ class Jobs:
     def waits_for(self) -> str:
         return "Resources"
 
-    def cancel(self) -> None:
+    def cancel(self) -> bool:
         self.cancelled += 1
+        return self.obeys
 
 
 @pytest.fixture
@@ -109,6 +115,34 @@ def test_ctrl_c_cancels_the_job(told: Callable[..., str], tmp_path: Path) -> Non
     told(jobs, KeyboardInterrupt)
     assert jobs.cancelled == 1
     assert json.loads((tmp_path / "run" / "error.json").read_text())["message"].endswith("was interrupted")
+
+
+def test_a_job_that_cannot_be_cancelled_may_still_run(
+    told: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ends(directory: Path) -> JobEnd:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(started, "UNENDED", [])
+    monkeypatch.setattr(job_executor, "UNENDED", started.UNENDED)
+    monkeypatch.setattr(ending, "_leave", sys.exit)
+    told(Jobs(ends, obeys=False), KeyboardInterrupt)
+    with pytest.raises(SystemExit), ending.report_errors():
+        raise KeyboardInterrupt
+    assert "samestep: interrupted; job 7 could not be cancelled and may still run.\n" in capsys.readouterr().err
+
+
+def test_a_directory_that_is_removed_is_named(told: Callable[..., str], tmp_path: Path) -> None:
+    def ends(directory: Path) -> JobEnd:
+        shutil.rmtree(directory)
+        return JobEnd("FAILED")
+
+    assert told(Jobs(ends)) == f"{tmp_path}/run was removed before job 7 had ended (FAILED)"
+
+
+def test_a_log_is_quoted_without_its_colours(told: Callable[..., str]) -> None:
+    said = told(Jobs(lambda directory: JobEnd("FAILED"), says="\x1b[36m(work pid=7)\x1b[0m gave up"))
+    assert "\n    (work pid=7) gave up\n" in said
 
 
 def test_a_job_is_started_again_as_often_as_asked(told: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:

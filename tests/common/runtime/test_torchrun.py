@@ -76,8 +76,9 @@ def test_torchrun_starts_a_prepared_run(tmp_path: Path, capsys: pytest.CaptureFi
     lines = prepared(capsys, path, "--strategy", strategy, "--devices", "2")
     line = lines[lines.index("torchrun:") + 1].strip()
     assert line == f"torchrun --standalone --nproc-per-node 2 --no-python samestep worker '{path}'"
-    ended(line)
+    (told,) = ended(line)
     assert is_the_same_step(path, 2).attempt == 1
+    assert f"torch:{strategy} took the oracle's 12 steps; " in told and f"\nRun: {path}\n" in told
 
 
 @pytest.mark.slow
@@ -165,7 +166,7 @@ def test_an_environment_that_is_not_the_runs_is_refused(tmp_path: Path, capsys: 
     line = f"samestep worker {path}"
     three = {"RANK": "2", "LOCAL_RANK": "2", "WORLD_SIZE": "3", "MASTER_ADDR": HOST, "MASTER_PORT": "1"}
     cases = [
-        (started(line), "RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT is not set"),
+        (started(line), "RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT are not set"),
         (started(line, **three), "WORLD_SIZE is 3, but the run was prepared for 2 processes"),
         (started(f"{line}-not"), f"{path}-not holds no readable config.json"),
         (started("samestep worker"), "takes one argument"),

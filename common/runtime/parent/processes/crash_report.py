@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from samestep.common.errors import COLOURS
 from samestep.common.files.reading import Unreadable, read_end
 from samestep.common.runtime.process_file import read_life
 
@@ -25,14 +26,14 @@ def ending(code: int) -> str:
 
 
 def read_log(log: Path, start: int = 0) -> str:
-    """Reads a log from a position to its end; "" if there is no log.
+    """Reads a log from a position to its end, without colours; "" if there is no log.
 
     Args:
         log: The file.
         start: The position in bytes.
     """
     try:
-        return read_end(log, start)
+        return COLOURS.sub("", read_end(log, start))
     except Unreadable:
         return ""
 

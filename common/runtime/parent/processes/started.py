@@ -27,6 +27,9 @@ STARTED: list[Started] = []
 """Everything that was started and has not been ended. Code that starts something adds it, and removes it once nothing is
 left."""
 
+UNENDED: list[str] = []
+"""The names of jobs that an engine was asked to end, and did not end in time."""
+
 
 def end_all(spared: Sequence[Started] = ()) -> list[Process]:
     """Ends everything that has not been ended; returns the processes that remain.
