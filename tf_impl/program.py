@@ -234,7 +234,7 @@ class TrainingProgram:
         return weights.nbytes(copy for copy in every if copy.device == device)
 
     def measures(self) -> Mapping[str, float]:
-        """Returns nothing: these strategies have no quantities of their own."""
+        """Returns nothing: these strategies have no additional quantities."""
         return {}
 
     def sync(self) -> None:

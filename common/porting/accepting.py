@@ -20,7 +20,7 @@ from samestep.common.porting.ways.layers import WAYS
 from samestep.common.porting.ways.turns import turn
 
 Remedies = Mapping[str, Amendments]
-"""The name of what would have to be accepted -> what compensates for it."""
+"""The name of a difference that may be accepted -> the amendments that compensate for it."""
 _GELUS = {"exact gelu": "none", "gelu by tanh": "tanh"}
 _KERAS_ADAM = re.compile("Adam.?|Nadam")
 """Class names of Keras' Adam optimizers. samestep's own have lowercase names and add epsilon where torch does."""

@@ -26,7 +26,7 @@ class Rearrangement:
         words: Its description in a table; "" if the permutation says everything.
         make: (torch's arrays, TensorFlow's shapes) -> TensorFlow's arrays.
         undo: (TensorFlow's arrays, torch's shapes) -> torch's arrays, from which `make` makes the same arrays again.
-        is_summed: Whether torch's arrays are summed, so that each of their gradients is that of the sum.
+        is_summed: Whether torch's arrays are summed, so the gradient of each equals that of the sum.
     """
 
     words: str

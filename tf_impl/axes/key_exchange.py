@@ -2,7 +2,7 @@
 
 They are gathered for both passes, so the scores are computed twice: of attention, a replica keeps its own queries, keys, values
 and outputs. Each replica takes its positions in one piece: TensorFlow also computes the scores of later keys before it masks
-them, so all replicas compute equally many, and a zigzag as in torch would save nothing.
+them, so all replicas compute the same number of scores, and a zigzag as in torch would save nothing.
 
 Shape suffixes: B batch, T tokens, t tokens of a replica, H heads, K width of a head, N replicas.
 

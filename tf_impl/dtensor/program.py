@@ -162,7 +162,7 @@ class DTensorProgram:
         )
 
     def measures(self) -> Mapping[str, float]:
-        """Returns nothing: this strategy has no quantities of its own."""
+        """Returns nothing: this strategy has no additional quantities."""
         return {}
 
     def sync(self) -> None:

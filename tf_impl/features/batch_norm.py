@@ -151,7 +151,7 @@ def freeze(layers: Sequence[Any], held: Sequence[tf.Variable]) -> Callable[[], N
 
 
 def _evaluated(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Calls a layer as in evaluation, whatever is asked for.
+    """Calls a layer as in evaluation, regardless of the mode that is asked for.
 
     Args:
         call: The layer's own call.

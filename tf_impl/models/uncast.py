@@ -1,6 +1,6 @@
 """Makes layers of Keras that cast to float32 keep float64 inputs in float64: the proof of a step needs all digits of every layer.
 
-The norms and softmaxes of many published models compute in float32 whatever their input, so their gradients have seven digits,
+The norms and softmaxes of many published models compute in float32 for any input, so their gradients have seven digits,
 and the gradients of two halves of a batch do not add up to those of the batch. A mask that is cast to float32 cannot be
 multiplied by what is in float64, since TensorFlow promotes nothing, so the float32 factor becomes float64. Layers that are given
 float32 as their dtype, as the last one of a model for mixed precision is, hold and compute float64, and so do variables that are

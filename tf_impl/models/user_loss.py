@@ -14,7 +14,7 @@ from samestep.tf_impl.models.user_model import declared
 
 
 def loss_function(model: Model) -> Callable[[Any, tf.Tensor], tf.Tensor] | None:
-    """Returns the function that makes losses of what a model returns: the user's or its own; None if it is ours.
+    """Returns the function that computes losses from what a model returns: the user's or its own; None if it is ours.
 
     Args:
         model: The declaration.

@@ -79,7 +79,7 @@ def _collective(operation: tf.Operation, name: str, axis: str, devices: int) -> 
 def _phase_by_inputs(operation: tf.Operation) -> str:
     """Returns the phase of a collective: gradients are summed outside of the backward pass, and norms of them in the update.
 
-    A function that is handed gradients has no backward pass of its own.
+    A function that is given gradients has no backward pass itself.
     """
     if all(phase_of(each) == "forward" for each in operation.graph.get_operations()):
         return "backward"
@@ -131,7 +131,7 @@ def whole_bytes(graph: tf.Graph, sends_rows: bool) -> tuple[int, int]:
 def copies(graph: tf.Graph) -> list[Copy]:
     """Finds the real numbers that go from device to device: parameters, gradients.
 
-    Ids, scalars and arguments do not count, nor do rows of a table, of which a batch decides how many there are.
+    Ids, scalars and arguments do not count, nor do rows of a table, whose number depends on the batch.
     """
     variables = {inner.name: outer.device for outer, inner in graph.captures if outer.dtype == tf.resource}
     every = {each.operation: each for each in executed(graph)}

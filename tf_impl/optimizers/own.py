@@ -23,7 +23,7 @@ def made(source: str) -> Any:
     """Makes the user's optimizer by calling the function that returns it.
 
     Args:
-        source: Where it is declared.
+        source: Where the optimizer is declared.
 
     Raises:
         ConfigError: The function fails, or does not return a Keras optimizer.
@@ -44,7 +44,7 @@ def template(source: str, name: str, shape: tuple[int, ...], dtype: str) -> Any:
     """Builds the optimizer for one parameter; its variables only show what state there is, and hold nothing of a run.
 
     Args:
-        source: Where it is declared.
+        source: Where the optimizer is declared.
         name: The last part of the parameter's name, by which a file may leave it without decay.
         shape: Its shape.
         dtype: Its dtype.

@@ -26,7 +26,7 @@ FEW = 64
 WIDTH = 8 + len(TRANSFORMS)
 """How many numbers a note has besides its own and its rows: those that change, those that are often alike, and the loss."""
 _ALIKE, _LOSS = 4, WIDTH
-"""Where the second kind and the loss lie in a row of the ring."""
+"""The places of the second kind and of the loss in a row of the ring."""
 _FLOAT = struct.Struct("d")
 _NONE = -1
 """In place of a step's number: the step is not complete."""
@@ -181,7 +181,7 @@ class Journal:
     # --- on the host ---------------------------------------------------------------------------------------------------
 
     def read(self) -> list[Note]:
-        """Reads the steps since the last call. Those that were overwritten are lost, and counted."""
+        """Reads the steps since the last call. Steps that were overwritten are lost, and counted."""
         found = self._notes.since(self.num_read)
         if not found:
             return []
@@ -218,7 +218,7 @@ class Journal:
         )
 
     def unread(self) -> str:
-        """Says at the end that graphs have counted steps that nobody could read, as on another machine; "" if not."""
+        """Says at the end that graphs have counted steps that could not be read, as on another machine; "" if not."""
         num_steps = int(self.clock.numpy())
         if num_steps == self.num_read:
             return ""

@@ -150,7 +150,7 @@ class Plans:
         """Frees what deleted optimizers have written, after all of it was read."""
         while self._deleted:
             plan = self._deleted.pop()
-            plan.slots, plan.statistics = {}, None  # pyrefly: ignore[bad-assignment]  # nobody reads them any more
+            plan.slots, plan.statistics = {}, None  # pyrefly: ignore[bad-assignment]  # they are no longer read
 
 
 def _has_value(variable: Any) -> bool:

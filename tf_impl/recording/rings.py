@@ -35,7 +35,7 @@ def _owned(tensor: Any) -> Any:
 
 
 def own_variable(value: object, dtype: tf.DType) -> Any:
-    """Returns a variable that no strategy mirrors, no model tracks and no optimizer knows.
+    """Returns a variable that no strategy mirrors, no model tracks and no optimizer updates.
 
     Args:
         value: Its initial value.

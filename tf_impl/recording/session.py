@@ -1,6 +1,6 @@
 """The state of one process of a script: hooks report what happens, graphs write it down, and the session writes the record.
 
-A step is an update by an optimizer. Each replica of a strategy is a rank of the record, with a file of its own. Its losses are
+A step is an update by an optimizer. Each replica of a strategy is a rank of the record, with its own file. Its losses are
 multiplied by the number of replicas, so their mean over the ranks is the loss of the step, as it is in PyTorch.
 """
 
@@ -120,7 +120,7 @@ class Session:
             self.steppers.add(self.function)
 
     def begin_pass(self, is_tape: bool = False) -> None:
-        """Ends the step before a tape or a call of a tf.function, of which it is not known what it does."""
+        """Ends the step before a tape or a call of a tf.function, whose effect is not known yet."""
         if (self._open_notes or self.between.before) and tf.executing_eagerly():
             if self._open_notes:
                 self.write_steps()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # it has slots
 
 
 class Slots:
-    """Where the steps of one optimizer on one replica are written."""
+    """The variables into which the steps of one optimizer on one replica are written."""
 
     def __init__(self, journal: Journal, plan: "UpdatePlan", weights: Sequence[Any]) -> None:
         """Makes the variables.

@@ -186,7 +186,7 @@ def _parts(values: tf.Tensor) -> list[tf.Tensor]:
 
 
 def _words(values: tf.Tensor) -> tf.Tensor:
-    """Returns the words of tensors, of whose sums the last 32 bits count."""
+    """Returns the words of tensors; only the last 32 bits of their sums count."""
     words = tf.bitcast(values, {1: tf.uint8, 2: tf.uint16, 4: tf.int32, 8: tf.int32}[values.dtype.size])
     wide = tf.int64 if _has_gpu() else tf.int32  # TensorFlow brings int32 of a GPU to the host
     return tf.cast(words, wide)

@@ -1,4 +1,4 @@
-"""Follows tapes: of which losses gradients are asked for, and what a script without an optimizer gets."""
+"""Follows tapes: for which losses gradients are asked, and which gradients a script without an optimizer gets."""
 
 import threading
 import weakref

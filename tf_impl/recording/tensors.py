@@ -54,7 +54,7 @@ def container_of(variable: Any) -> Any:
 
 
 class TensorTable:
-    """All tensors seen so far, in the order of the models. Those of networks that follow these are the last."""
+    """All tensors seen so far, in the order of the models. Tensors of networks that follow these come last."""
 
     def __init__(self) -> None:
         """Starts without tensors."""

@@ -1,1 +1,1 @@
-"""Techniques that change the model, or how it is computed, whatever the strategy: one file each."""
+"""Techniques that change the model, or how it is computed, under any strategy: one file each."""

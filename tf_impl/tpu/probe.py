@@ -20,7 +20,7 @@ def probe(tpu: str) -> None:
         tpu: "local", grpc://HOST:PORT or the name of a Cloud TPU.
 
     Raises:
-        Unavailable: A package is missing, or nobody answers; the message says what to do.
+        Unavailable: A package is missing, or nothing answers; the message says what to do.
     """
     if tpu == "local":
         _probe_local()

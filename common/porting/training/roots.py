@@ -1,4 +1,4 @@
-"""Where optimizers that divide by a root add their epsilon: torch after the root, Keras under it."""
+"""Finds where optimizers that divide by a root add their epsilon: torch after the root, Keras under it."""
 
 import numpy as np
 

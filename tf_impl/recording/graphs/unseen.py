@@ -117,7 +117,7 @@ class _Copy(AtomicFunction):
 
     @property
     def graph_debug_info(self) -> Any:
-        """Where its operations were made."""
+        """The places where its operations were made."""
         return self._original.graph_debug_info
 
 
