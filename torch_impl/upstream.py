@@ -1,4 +1,4 @@
-"""What torch and DeepSpeed have and do not export, each in one function; tests/torch_impl/test_upstream.py sees it change."""
+"""Uses of private parts of torch and DeepSpeed, one per function; tests/torch_impl/test_upstream.py notices changes."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,51 +19,51 @@ if TYPE_CHECKING:
 
 
 def ddp_logging_data(model: DistributedDataParallel) -> dict[str, float]:
-    """DDP's own averages over the steps that it samples: the first ten, then every hundredth (torch 2.13)."""
+    """Returns DDP's own averages over the steps that it samples: the first ten, then every hundredth (torch 2.13)."""
     return model._get_ddp_logging_data()
 
 
 def rank_of_parameter(optimizer: "ZeroRedundancyOptimizer") -> Mapping[nn.Parameter, int]:
-    """Parameter -> the rank that updates it and keeps its optimizer state (torch 2.13)."""
+    """Returns parameter -> the rank that updates it and keeps its optimizer state (torch 2.13)."""
     return optimizer._param_to_rank  # pyrefly: ignore[missing-attribute]
 
 
 def absent_store() -> dist.Store:
-    """Returns the store of the backend "fake", which answers each collective at once, with nothing (torch 2.13)."""
+    """Returns the store of the backend "fake", which completes each collective at once without data (torch 2.13)."""
     from torch.testing._internal.distributed.fake_pg import FakeStore  # here: its import registers the backend
 
     return FakeStore()
 
 
 def is_in_backward() -> bool:
-    """Returns whether the present thread is in a backward pass of autograd (torch 2.13)."""
+    """Returns whether this thread is in a backward pass of autograd (torch 2.13)."""
     return torch._C._current_graph_task_id() != -1
 
 
 def process_group(argument: Any) -> dist.ProcessGroup:
-    """Returns the group that an operator was given: by its name, or as a scripted object (torch 2.13)."""
+    """Returns the group that an operator was given, by name or as a scripted object (torch 2.13)."""
     if isinstance(argument, str):
         return dist.distributed_c10d._resolve_process_group(argument)  # pyrefly: ignore[bad-argument-type]
     return argument if isinstance(argument, dist.ProcessGroup) else dist.ProcessGroup.unbox(argument)
 
 
 def registered_parameters(module: nn.Module) -> Mapping[str, nn.Parameter | None]:
-    """Returns a module's own parameters by name as it registers them, a live view: what replaces one appears (torch 2.13).
+    """Returns a live view of a module's own parameters by name, in which replaced ones appear (torch 2.13).
 
-    `module.parameters(recurse=False)` takes some ten times as long, too long to call before every operator of a step.
+    `module.parameters(recurse=False)` takes about ten times as long, too long to call before every operator of a step.
     """
     return module._parameters
 
 
 def registered_buffers(module: nn.Module) -> Mapping[str, torch.Tensor | None]:
-    """Returns a module's own buffers by name, as `registered_parameters` does (torch 2.13)."""
+    """Returns a live view of a module's own buffers by name (torch 2.13); see `registered_parameters`."""
     return module._buffers
 
 
 def end_of_prediction(model: "FSDPModule") -> None:
-    """Frees what a forward pass gathered and forgets the order, where no backward pass will follow.
+    """Frees what a forward pass gathered and resets its recorded order, if no backward pass follows.
 
-    Otherwise the next backward pass would gather a block too many. Torch 2.11 has no way to forget, but can free.
+    Otherwise the next backward pass would gather one block too many. torch 2.11 cannot reset the order, but can free.
     """
     from torch.distributed.fsdp import FSDPModule
 
@@ -74,10 +74,10 @@ def end_of_prediction(model: "FSDPModule") -> None:
 
 
 def reduce_zeros(model: nn.Module) -> None:
-    """Has `fully_shard` exchange zeros for parameters without a gradient, as ranks may lack others (torch 2.13).
+    """Makes `fully_shard` exchange zeros for parameters without a gradient, as ranks may lack different ones (torch 2.13).
 
     Raises:
-        Unavailable: An older torch has no way to do so.
+        Unavailable: An older torch cannot do so.
     """
     from torch.distributed.fsdp import FSDPModule
 
@@ -117,11 +117,11 @@ def reduce_scatter_by(model: nn.Module, sum_pieces: Callable[[torch.Tensor, dist
 
 
 def sharded_apart(parameters: Iterable[nn.Parameter], mesh: "DeviceMesh") -> Callable[[nn.Parameter], Any]:
-    """Returns what has `fully_shard` shard some parameters among other ranks than the rest (torch 2.13).
+    """Returns a placement function with which `fully_shard` shards some parameters over different ranks (torch 2.13).
 
     Args:
         parameters: The parameters.
-        mesh: Their ranks, ahead of which are those that have replicas of the shards, if any.
+        mesh: The ranks over which they are sharded, preceded by an axis of the replicas of the shards, if there are any.
     """
     from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo, HSDPMeshInfo, ShardPlacementResult
 
@@ -131,12 +131,12 @@ def sharded_apart(parameters: Iterable[nn.Parameter], mesh: "DeviceMesh") -> Cal
 
 
 def replicate(module: nn.Module, mesh: "DeviceMesh", apart: Iterable[nn.Parameter]) -> None:
-    """Replicates a module as FSDP2 does, with nothing sharded; made for use inside pipelines (torch 2.13).
+    """Replicates a module with FSDP2 and nothing sharded, which works inside pipelines (torch 2.13).
 
     Args:
         module: The module to replicate, in place.
         mesh: The ranks that hold a replica.
-        apart: The parameters that are left as they are.
+        apart: The parameters that are left alone.
     """
     from torch.distributed._composable.replicate_with_fsdp import replicate
 
@@ -144,7 +144,7 @@ def replicate(module: nn.Module, mesh: "DeviceMesh", apart: Iterable[nn.Paramete
 
 
 def before_other_post_hooks(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> None:
-    """Registers a hook that is called after each step, before those that are registered already (torch 2.13).
+    """Registers a hook that is called after each step, before the hooks that are already registered (torch 2.13).
 
     Args:
         optimizer: The optimizer.
@@ -158,59 +158,59 @@ def flattened(mesh: "DeviceMesh", name: str) -> "DeviceMesh":
     """Returns all ranks of a mesh of several axes as one axis (torch 2.13).
 
     Args:
-        mesh: The ranks.
-        name: What the axis is called.
+        mesh: The mesh to flatten.
+        name: The name of the new axis.
     """
     return mesh._flatten(name)
 
 
 def beside(outer: "DeviceMesh", inner: "DeviceMesh") -> "DeviceMesh":
-    """Returns the mesh of the axes of two meshes, which were cut from the same one (torch 2.13).
+    """Returns the mesh with the axes of two meshes, which are slices of the same mesh (torch 2.13).
 
     Args:
-        outer: The first axes.
-        inner: The axes behind them.
+        outer: The mesh with the first axes.
+        inner: The mesh with the axes that follow.
     """
     return type(outer)._concatenate([outer, inner])
 
 
 def without_shared_memory_op() -> None:
-    """Keeps DeepSpeed from compiling an operator that it uses for inference alone, half a minute at the first run (0.19)."""
+    """Keeps DeepSpeed from compiling an operator that only inference uses, which takes half a minute in the first run (0.19)."""
     import deepspeed.ops
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
 def outside_modes() -> contextlib.AbstractContextManager[object]:
-    """Makes a context in which nobody observes what is dispatched (torch 2.13): looking at a tensor is no part of a step."""
+    """Returns a context in which no mode sees what is dispatched (torch 2.13), for looks at tensors outside the step."""
     from torch.utils._python_dispatch import _disable_current_modes
 
     return _disable_current_modes()
 
 
 def saved_tensors_hooks_on_top() -> tuple[Callable[[torch.Tensor], object], Callable[[object], torch.Tensor]]:
-    """Returns the innermost hooks of saved tensors, pack and unpack (torch 2.13): hooks that are entered replace these."""
+    """Returns the innermost hooks for saved tensors, pack and unpack, which newly entered hooks would replace (torch 2.13)."""
     return torch._C._autograd._top_saved_tensors_default_hooks(False)
 
 
 def num_graphs() -> int:
-    """Returns how many graphs torch.compile has made in this process, those made again included (torch 2.13)."""
+    """Returns how many graphs torch.compile has compiled in this process, including recompilations (torch 2.13)."""
     from torch._dynamo.utils import counters
 
     return counters["stats"]["unique_graphs"]
 
 
 def all_threads() -> Any:
-    """Returns what has torch.profiler watch every thread, those of RPC and of our replicas among them (torch 2.13)."""
+    """Returns the setting that makes torch.profiler watch every thread, including those of RPC and our replicas (torch 2.13)."""
     from torch._C._profiler import _ExperimentalConfig
 
     return _ExperimentalConfig(profile_all_threads=True)
 
 
 def kineto_events(seen: "profile") -> list[tuple[str, int, int, bool, Sequence[object], int]]:
-    """Returns what a profile saw (torch 2.13).
+    """Returns the events of a profile (torch 2.13).
 
-    Of each event the name, start and end in ns, whether it is a range of Python's, the arguments, and the number of its thread.
+    Each event has its name, start and end in ns, whether it is a range of Python code, its arguments, and its thread number.
     """
     assert seen.profiler is not None and seen.profiler.kineto_results is not None
     found = seen.profiler.kineto_results.events()
@@ -221,7 +221,7 @@ def kineto_events(seen: "profile") -> list[tuple[str, int, int, bool, Sequence[o
 
 
 def without_numbers() -> contextlib.AbstractContextManager[object]:
-    """Makes a context in which operations find out dtypes and shapes alone (torch 2.13); tensors in it have no data."""
+    """Returns a context in which operations compute only dtypes and shapes (torch 2.13); its tensors have no data."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     return FakeTensorMode(allow_non_fake_inputs=True)

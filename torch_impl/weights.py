@@ -1,4 +1,4 @@
-"""Neutral names and layouts <-> torch's parameters."""
+"""Converts between torch's parameters and neutral names and layouts."""
 
 import contextlib
 import dataclasses
@@ -17,8 +17,8 @@ from samestep.torch_impl.models.experts import Stacked
 from samestep.torch_impl.models.transformer import TiedLogits
 from samestep.torch_impl.sharded import copy_shard, local_extent, local_part
 
-# Type of module -> its parameters: the neutral name, and how its axes are permuted from torch's layout to the neutral.
-# A name that starts with a slash is that of the whole model, whatever the module's own path.
+# Type of module -> its parameters: the neutral name, and the permutation of axes from torch's layout to the neutral one.
+# A name that starts with a slash is relative to the whole model, not to the path of the module.
 _NEUTRAL = {
     TiedLogits: {"weight": (f"/{TOKENS}", (0, 1))},
     nn.Linear: {"weight": ("kernel", (1, 0)), "bias": ("bias", (0,))},
@@ -34,10 +34,10 @@ _NEUTRAL = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Weight:
-    """A parameter of a model, with the way to its neutral layout.
+    """A parameter of a model, with the conversion to its neutral layout.
 
     Attributes:
-        parameter: Torch's.
+        parameter: The parameter in torch.
         permutation: The permutation of the axes, from torch's layout to the neutral one.
     """
 
@@ -45,15 +45,15 @@ class Weight:
     permutation: tuple[int, ...]
 
     def to_neutral(self, value: torch.Tensor) -> np.ndarray:
-        """Copies a whole tensor, shaped like the parameter; in memory it stays laid out as torch has it, which is faster."""
+        """Returns a copy of a whole tensor, shaped like the parameter; its memory keeps torch's layout, which is faster."""
         return np.array(value.detach().cpu().permute(self.permutation).numpy())
 
     def piece(self, path: str, value: torch.Tensor) -> StatePiece:
-        """Returns the part of a tensor that this rank holds, in the neutral layout; on a CPU it is the tensor's memory.
+        """Returns the part of a tensor that this rank holds, in the neutral layout; on a CPU it shares the tensor's memory.
 
         Args:
-            path: As in `StatePiece`.
-            value: A tensor that is shaped and cut like the parameter.
+            path: See `StatePiece`.
+            value: A tensor that is shaped and sharded like the parameter.
         """
         extent = local_extent(value)
         offset = tuple(extent[dim][0] for dim in self.permutation)
@@ -61,22 +61,22 @@ class Weight:
         return StatePiece(path, offset, shape, local_part(value).detach().cpu().permute(self.permutation).numpy())
 
     def laid_out(self, shape: Shape) -> Shape:
-        """Returns torch's shape of an array whose neutral one is given, and whose axes are the parameter's."""
+        """Returns torch's shape of an array with the axes of the parameter, given its neutral shape."""
         return tuple(shape[axis] for axis in np.argsort(self.permutation))
 
     def from_neutral(self, value: np.ndarray) -> torch.Tensor:
-        """Inverts `to_neutral`, in the parameter's dtype and on its device."""
-        # Rounded first, which halves what is copied.
-        laid_out = value if value.flags.f_contiguous else np.ascontiguousarray(value)  # as torch had it in memory
+        """Returns the inverse of `to_neutral`, in the parameter's dtype and on its device."""
+        # It is rounded first, which may halve what is copied.
+        laid_out = value if value.flags.f_contiguous else np.ascontiguousarray(value)  # the memory layout of torch
         rounded = torch.from_numpy(laid_out).to(self.parameter.dtype)
         return rounded.permute(np.argsort(self.permutation).tolist()).contiguous().to(self.parameter.device)
 
 
 def named_weights(*models: nn.Module) -> dict[str, Weight]:
-    """Finds the parameters of a model, or of its parts, by neutral name; a tied one by its first name alone.
+    """Returns the parameters of a model or of its parts, by neutral name; a tied parameter has only its first name.
 
     Args:
-        *models: Not wrapped by anything that changes their modules' paths.
+        *models: The models or parts, without wrappers that change the paths of modules.
     """
     weights: dict[str, Weight] = {}
     seen: set[nn.Parameter] = set()
@@ -93,8 +93,8 @@ def named_weights(*models: nn.Module) -> dict[str, Weight]:
 def _to_neutral(module: nn.Module, name: str, parameter: nn.Parameter) -> tuple[str, tuple[int, ...]]:
     """Returns the neutral name of a parameter in its module, and the permutation of its axes.
 
-    A module that has no entry keeps its names, with the axes in reverse, as those of a kernel. A norm over several axes has
-    those of a vector, in torch's order.
+    A module without an entry keeps its names, with the axes reversed like those of a kernel. A norm over several axes keeps
+    torch's order of axes.
     """
     table = next((table for kind, table in _NEUTRAL.items() if isinstance(module, kind)), {})
     neutral, permutation = table.get(name) or (name, tuple(reversed(range(parameter.ndim))))
@@ -102,20 +102,20 @@ def _to_neutral(module: nn.Module, name: str, parameter: nn.Parameter) -> tuple[
 
 
 def named_buffers(*models: nn.Module) -> dict[str, torch.Tensor]:
-    """Finds the buffers of a model, or of its parts, by neutral name.
+    """Returns the buffers of a model or of its parts, by neutral name.
 
     Args:
-        *models: As for `named_weights`.
+        *models: See `named_weights`.
     """
     return {name.replace(".", "/"): buffer for model in models for name, buffer in model.named_buffers()}
 
 
 @contextlib.contextmanager
 def remade(model: nn.Module) -> Iterator[None]:
-    """Makes a context in which new parameters may take the place of a model's: those that were tied are tied again.
+    """Makes a context in which the parameters of a model may be replaced; afterwards, tied ones are tied again.
 
-    What makes new parameters of a module's, as `to_empty` and `parallelize_module` do, makes two of a tied one (torch 2.13).
-    Those of a frozen one are frozen again as well.
+    Functions that replace parameters, such as `to_empty` and `parallelize_module`, make two of a tied one (torch 2.13).
+    Frozen parameters are also frozen again.
 
     Args:
         model: The model, which is changed in place.
@@ -134,12 +134,12 @@ def remade(model: nn.Module) -> Iterator[None]:
 def materialize(
     model: nn.Module, device: torch.device, params: Mapping[str, np.ndarray], buffers: Mapping[str, np.ndarray]
 ) -> None:
-    """Gives a model its memory, unless it has it, and its weights, one parameter after the other.
+    """Allocates the memory of a model, unless it has memory, and sets its weights, one parameter after the other.
 
     Args:
-        model: The model, usually on the meta device, whole or already sharded, in the dtype that it will have.
+        model: The model in its final dtype, usually on the meta device, whole or already sharded.
         device: The device of this process.
-        params: The full parameters by neutral name; of a sharded one, this process's part is kept.
+        params: The whole parameters by neutral name; of sharded ones, this process takes its part.
         buffers: The buffers by neutral name, if there are any.
     """
     if any(parameter.is_meta for parameter in model.parameters()):
@@ -156,7 +156,7 @@ def materialize(
 
 
 def nbytes(tensors: Iterable[torch.Tensor | None]) -> int:
-    """Adds up the bytes of the tensors that are not None; of a sharded one, those of this process's part."""
+    """Returns the bytes of the tensors that are not None; of sharded ones, only this process's part counts."""
     return sum(local_part(tensor).nbytes for tensor in tensors if tensor is not None)
 
 
