@@ -176,6 +176,19 @@ def _slips(word: str, choice: str) -> float:
     return slips[len(word), len(choice)]
 
 
+def count(number: int, noun: str) -> str:
+    """Returns a number of things: "1 core", "2 cores", "3 batches".
+
+    Args:
+        number: The number.
+        noun: The noun in the singular, whose plural is regular.
+    """
+    if number == 1:
+        return f"1 {noun}"
+    plural = re.sub("(?<=[^aeiou])y$", "ie", noun)
+    return f"{number:,} {plural}{'e' if re.search('(s|x|ch|sh)$', plural) else ''}s"
+
+
 def name_some(names: Sequence[str], most: int) -> str:
     """Returns the first of some names as text, with the number of those left out.
 

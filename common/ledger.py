@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 PHASES = ("forward", "backward", "update")
 """The phases of a step, in order. The exchange of gradients belongs to the backward pass, clipping to the update."""
-STATE_OF_A_DEVICE = "parameters, gradients, optimizer state and compression's residuals, on the device that holds most"
+STATE_OF_A_DEVICE = "parameters, gradients, optimizer state and compression residuals, on the fullest device"
 MOST_SENDS = 1000
 """The most sends of one process that are recorded in order; for a larger step, sends are added up by kind."""
 

@@ -137,7 +137,7 @@ class Launch:
     )
     bandwidth: str | None = flag(
         None,
-        "limit what each process of the run can send and receive, each with a link of its own, as in 200mbit or "
+        "limit what each process of the run can send and receive, over its own link, as in 200mbit or "
         "10gbit (default: no limit, over the loopback)",
         in_cell=True,
     )

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from samestep.common.errors import ConfigError, unknown
+from samestep.common.errors import ConfigError, count, unknown
 from samestep.common.flags import Scalar, flags, read_fields, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
@@ -23,7 +23,6 @@ from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.vary import read_vary, split_values
 from samestep.experiments.cli.waiting import Waiting
 from samestep.experiments.printing.formats import Document, write
-from samestep.experiments.printing.text import count
 
 ASKED = ("workload", "model", "data", "batch_size", "optimizer")
 """The fields of a request on which the advice depends."""
@@ -35,7 +34,7 @@ _VARY = (
 )
 _DEVICES = "Devices come by whole nodes: give --nodes, or --vary devices=64."
 _ABOUT = (
-    "Rank every layout of a model that fits a machine by its predicted time: strategy, mesh, schedule, micro-batch and "
+    "Rank every layout of a model that fits on a machine by its predicted time: strategy, mesh, schedule, micro-batch and "
     "recomputation. Nothing is run. Besides the workloads that can be run, there are published models: "
     f"{', '.join(PUBLISHED)}."
 )

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     if not found:
         raise ConfigError(f"{directory} holds no checkpoints; `samestep run --save-every 50` saves them.")
     lines = [_damaged(each, directory) if isinstance(each, Damaged) else _whole(each, directory) for each in found]
-    print(github(["checkpoint", "step", "attempt", "saved", "size", "whole"], lines))
+    print(github(["checkpoint", "step", "attempt", "saved", "size", "intact"], lines))
     return 1 if any(isinstance(each, Damaged) for each in found) else 0
 
 

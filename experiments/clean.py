@@ -1,7 +1,7 @@
-"""Shows what samestep keeps on this disk, and removes what you name: `samestep clean --oracle --runs`, `samestep clean DIR`.
+"""Show what samestep keeps on this disk, and remove what you name: `samestep clean --oracle --runs`, `samestep clean DIR`.
 
 Only files that samestep wrote and listed are removed; everything else in a directory stays, and no link is followed. --runs
-does not touch what may still be needed or running, such as a prepared run that waits in a queue; DIR is removed in any state.
+does not touch runs that may still be needed or running, such as a prepared run that waits in a queue; DIR is always removed.
 """
 
 import datetime

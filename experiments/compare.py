@@ -1,4 +1,4 @@
-"""Trains one workload under many strategies and prints one table, with the oracle as its first row.
+"""Train one workload under many strategies and print one table, with the oracle as its first row.
 
 After an interrupt, the rows that are done are printed, and --resume continues from there.
 """
@@ -44,8 +44,8 @@ or packages, the CPU or the C library differ; the message names them"""
 _VARY = """run each row with each value of an option, a technique, a size of the workload, or of devices, batch_size, optimizer,
 learning_rate, dtype, seed or threads, as in microbatches=2,4 or width=64,128; a row that does not have it, or sets it in its
 cell, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
-_RESUME = """continue the comparison in this directory: what has a result is not run again; flags given as well must be those
-it was started with"""
+_RESUME = """continue the comparison in this directory: runs that have a result are not repeated; other flags must be those it was
+started with"""
 _BESIDE = ("--against", "--allow", "--format", "--on", "--bit-equal", "--open", "--report", "--wide")
 """The flags that `compare.toml` does not hold; the first four take a value."""
 _ON = "start each row as a job of an engine, as in slurm:nodes=2 (mpi, torchrun, ray)"
@@ -150,7 +150,7 @@ def _parser() -> Parser:
     group = add_flags(parser, "comparison", ComparisonConfig)
     group.add_argument("--vary", action="append", default=[], metavar="NAME=VALUE,VALUE", help=_VARY)
     group.add_argument(
-        "--file", help="take from this file what is not given here; --out writes such a file, compare.toml"
+        "--file", help="take settings that are not given here from this file; a comparison writes its own, compare.toml"
     )
     group.add_argument("--resume", metavar="DIRECTORY", help=_RESUME)
     group.add_argument("--on", action=TargetAction, metavar="ENGINE", help=_ON)

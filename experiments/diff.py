@@ -9,10 +9,11 @@ from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import add_format, write
 
 _ABOUT = """Compare two records that `samestep record` wrote, or record two commands and compare them: the data, the
-hyper-parameters, the initial weights, then loss, gradients and update of every step. What rounding makes is measured: A's command
-is run again a few times, for its first steps, from weights that are moved in their last bit, or B's if A's script has changed
-since; those reruns are kept in the record. Exit code: 0 if the steps are the same, rounding amplified or not; 4 if they are not;
-3 if these records cannot tell: then the command that would tell is printed; 1 if a command failed; 2 if the request is wrong."""
+hyper-parameters, the initial weights, then loss, gradients and update of every step. The effect of rounding is measured: A's
+command, or B's if A's script has changed since, is run again a few times for its first steps, from weights that are perturbed in
+their last bit; these reruns are kept in the record. Exit code: 0 if the steps are the same, even if rounding is amplified; 4 if
+they are not; 3 if the records cannot tell, and then the command that can is printed; 1 if a command failed; 2 if the request is
+wrong."""
 _SIDE = "the directory of a record, or a command in quotes, which is first recorded into runs/"
 _FLOAT64 = "run both commands again in float64 and compare those runs: what still differs is not rounding"
 _WEIGHTS = "start B from the initial weights of A; the only choice is A"
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         "samestep diff runs/one runs/two --float64",
     )
     parser.add_argument("a", metavar="A", help=_SIDE)
-    parser.add_argument("b", metavar="B", help="the other one: also a record or a command")
+    parser.add_argument("b", metavar="B", help="the record or command to compare A with")
     parser.add_argument("--float64", action="store_true", help=_FLOAT64)
     parser.add_argument("--weights-from", choices=["A"], help=_WEIGHTS)
     parser.add_argument("--steps", type=int, default=20, metavar="N", help=_STEPS)

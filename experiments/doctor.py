@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.catalog import framework_info, lacks, strategies_of
-from samestep.common.errors import Unavailable
+from samestep.common.errors import Unavailable, count
 from samestep.common.files.output_file import check_output, save
 from samestep.common.request import FRAMEWORKS
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import Case, Document, add_format, write
-from samestep.experiments.printing.text import count, github, paragraphs, screen_width, size
+from samestep.experiments.printing.text import github, paragraphs, screen_width, size
 
 if TYPE_CHECKING:
     from samestep.experiments.doctoring.checks import Gpu  # --help needs no NumPy
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 REPORT = "gpu-report.json"
 COMMAND = "samestep doctor --gpu"
 _ABOUT = (
-    "Say which frameworks, GPUs and rows this machine has. With --gpu, train every row on its GPUs in every precision, "
-    f"twice, compare each step with the oracle's, and write {REPORT}; one GPU is enough. Exit code: 3 if there is no "
-    "GPU, 4 if a row did not take the same step, 1 if one failed."
+    "Show which frameworks, GPUs and strategies this machine has. With --gpu, train every strategy on its GPUs in every "
+    f"precision, twice, compare each step with the oracle's, and write {REPORT}; one GPU is enough. Exit code: 3 if there is no "
+    "GPU, 4 if a strategy did not take the same step, 1 if one failed."
 )
 
 
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         WorkerFailed: A row failed, or a framework cannot be imported.
     """
     parser = Parser(prog="samestep doctor", description=_ABOUT, allow_abbrev=False)
-    parser.add_argument("--gpu", action="store_true", help="train every row on the GPUs of this machine")
+    parser.add_argument("--gpu", action="store_true", help="train every strategy on the GPUs of this machine")
     parser.add_argument(
         "-o", metavar="FILE", dest="out", default=REPORT, help="with --gpu: the report (default: %(default)s)"
     )
@@ -105,9 +105,9 @@ def _overview(gpus: Mapping[str, "Sequence[Gpu]"]) -> Document:
             here = f"{metadata.version(info.module)}, {say_gpus(gpus[framework])}"
             missing = dict.fromkeys(filter(None, reasons))
         facts[info.title] = here
-        facts[f"rows of {framework}"] = "; ".join([f"{reasons.count('')} of {len(reasons)}", *missing])
-    lines = [f"To prove the rows on the GPUs: {COMMAND}"] if any(gpus.values()) else []
-    lines += ["To check them on CPU cores: samestep compare"]
+        facts[f"strategies of {framework}"] = "; ".join([f"{reasons.count('')} of {len(reasons)}", *missing])
+    lines = [f"To check the strategies on the GPUs: {COMMAND}"] if any(gpus.values()) else []
+    lines += ["To check the strategies on CPU cores: samestep compare"]
 
     def text() -> str:
         table = github(["what", "here"], [[name, value] for name, value in facts.items()], screen_width())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from samestep.experiments.exploring.measuring import Measured
 
 DEFAULT, DEVICES = "explore.html", 2
-_DESCRIPTION = """Write a page on which a step of two strategies is played side by side: what each device holds, and which
+_DESCRIPTION = """Write a page that plays a step of two strategies side by side: what each device holds, and which
 shards move along which links, with their bytes. On the page you can choose any strategy of both frameworks, and change the
 number of devices and the width of the model. The bytes are predicted; for the strategies that you name, a short run measures
 them as well. The page is one file that needs no network."""

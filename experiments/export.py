@@ -1,7 +1,7 @@
-"""Replays finished runs into an experiment tracker: settings, the loss of every step, the speed of each window, and the outcome.
+"""Replay finished runs into an experiment tracker: settings, the loss of every step, the speed of each window, and the outcome.
 
-Or writes the state in one directory, of a checkpoint or of a finished run, in a format that other programs read. Exit code: 2
-if there is no run, 3 if the tracker or framework is not installed; 1 if a run could not be read; 0 otherwise.
+With --format, write the state of a checkpoint or of a finished run in a format that other programs read. Exit code: 2 if there
+is no run; 3 if the tracker or framework is not installed; 1 if a run could not be read; 0 otherwise.
 """
 
 import importlib
@@ -56,7 +56,7 @@ def _parser() -> Parser:
         "samestep export runs/* --to tensorboard",
         "samestep export runs/one --format safetensors -o weights",
     )
-    parser.add_argument("runs", nargs="+", metavar="RUNS", help="directories of runs, or that hold some")
+    parser.add_argument("runs", nargs="+", metavar="RUNS", help="directories of runs, or directories that contain some")
     ways = parser.add_mutually_exclusive_group(required=True)
     ways.add_argument("--to", choices=TRACKERS, metavar="TRACKER", help=f"one of {', '.join(TRACKERS)}")
     ways.add_argument("--format", choices=FORMATS, metavar="FORMAT", help=f"one of {', '.join(FORMATS)}")

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     if gap := find_gap(attempts, run.workload.data.num_examples(), run.batch_size, run.seed, end):
         raise ParityFailed(f"{directory}: {gap}.")
     first, again = attempts[0].first, log.lost_steps
-    taken = f" Steps that were thrown away, and taken again: {again}." if again else ""
+    taken = f" Steps that were lost and repeated: {again}." if again else ""
     print(
         f"\nEvery example of steps {first} to {end - 1} was gathered once: {(end - first) * run.batch_size} in all.{taken}"
     )

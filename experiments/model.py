@@ -20,8 +20,8 @@ class ModelRequest:
     """The request of a description: the fields of a run's request that it has, with its own defaults."""
 
     data: str | None = flag(None, "a .npz file, or FILE.py:FUNCTION, which returns the arrays")
-    devices: int = flag(2, "how many devices these rows have", least=1, most=MAX_DEVICES)
-    batch_size: int | None = flag(None, "examples of a step of these rows", least=1)
+    devices: int = flag(2, "number of devices of the strategies that are checked", least=1, most=MAX_DEVICES)
+    batch_size: int | None = flag(None, "examples per step of these strategies", least=1)
     seed: int = flag(0, "determines the initial weights", least=0, most=MAX_SEED)
     timeout_seconds: float = flag(60.0, "end a model that takes longer to be built", least=1, most=MAX_SECONDS)
 

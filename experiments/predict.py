@@ -34,10 +34,12 @@ class _Command:
         "compare predictions with measurements that others published, and print the errors",
         choices=("vtrain", "torchtitan", "megatron", "llm-foundry", "llm-foundry-a100", "megatron-a100"),
     )
-    rows: str | None = flag(None, "with --validate vtrain: a CSV file with other rows of these columns")
+    rows: str | None = flag(
+        None, "with --validate vtrain: a CSV file with the same columns, whose rows are predicted instead"
+    )
     observe: bool = flag(
         False,
-        "also take one real step of the row, as rank 0 of ranks that do not exist, and measure what it sends and holds",
+        "also take one real step of the strategy, as rank 0 among ranks that do not exist, and measure what it sends and holds",
     )
     format: str = flag("github", "github is for people, the others are for programs", choices=FORMATS)
 

@@ -28,9 +28,11 @@ def main(arguments: Sequence[str]) -> int:
         prog="samestep record", description=_ABOUT, allow_abbrev=False, usage="samestep record [OPTIONS] -- COMMAND"
     )
     parser.add_argument("--out", metavar="DIR", help="an empty directory for the record (default: a new one in runs/)")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="look at every N-th step after the first 10")
+    parser.add_argument(
+        "--every", type=int, default=1, metavar="N", help="record tensors at every N-th step after the first 10"
+    )
     parser.add_argument("--float64", action="store_true", help="run the script in float64")
-    parser.add_argument("--perturb", type=int, metavar="SEED", help="change the initial weights in their last bit")
+    parser.add_argument("--perturb", type=int, metavar="SEED", help="perturb the initial weights in their last bit")
     parser.add_argument("--stop-after", type=int, metavar="STEPS", help="end the script after this many steps")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="such as: python train.py")
     given = vars(parser.parse_args(arguments))

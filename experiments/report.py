@@ -1,7 +1,7 @@
-"""Writes a report on runs and comparisons, on one record, or on two records and their differences.
+"""Write a report on runs and comparisons, on one record, or on two records and their differences.
 
 The page is one file that needs no network: verdicts, a table to sort and filter, and figures. Files that are damaged, or that
-belong to another run than those beside them, are listed, and the rest is reported. Exit code: 2 if there is nothing to report, or
+belong to another run than those next to them, are listed, and the rest is reported. Exit code: 2 if there is nothing to report or
 the file cannot be written; 1 if a directory could not be read; 0 otherwise.
 """
 
@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, count
 from samestep.common.files.output_file import check_output, save
 from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.experiments.cli.browser import HELP, open_page
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
-from samestep.experiments.printing.text import count
 
 if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison
@@ -124,7 +123,7 @@ def _parser() -> Parser:
         "runs",
         nargs="+",
         metavar="RUNS",
-        help="directories of runs, of comparisons, or that hold some; or one or two records",
+        help="directories of runs or comparisons, or directories that contain some; or one or two records",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help=f"file to write (default: {DEFAULT}; other formats are printed)"

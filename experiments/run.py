@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
+from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed, count
 from samestep.common.features.used import spell_switched
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
@@ -19,16 +19,14 @@ from samestep.experiments.cli.command_line import TargetAction, open_engine, par
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.command_lines import again
-from samestep.experiments.printing.text import count, fill
+from samestep.experiments.printing.text import fill
 
 if TYPE_CHECKING:
     from samestep.common.runtime.parent.launcher import Launcher
     from samestep.common.runtime.records import RunResult
     from samestep.experiments.submitting.targets import Target
 
-_FOR = (
-    "with --prepare: write what starts the run there, as in slurm:nodes=2 (mpi, torchrun, ray, k8s, trainjob, skypilot)"
-)
+_FOR = "with --prepare: write the script that starts it there, as in slurm:nodes=2 (mpi, torchrun, ray, k8s, trainjob, skypilot)"
 _ON = "start the run there, as in slurm:nodes=2 (mpi, torchrun, ray)"
 
 
@@ -146,13 +144,13 @@ def saved(result: "RunResult") -> str:
     saves, lines = result.saves, []
     if result.resumed_at is not None or result.lost_steps:
         begun = result.first_step if result.resumed_at is None else result.resumed_at
-        lines += [f"Resumed: at step {begun}; {result.lost_steps} steps were taken again"]
+        lines += [f"Resumed: at step {begun}; {count(result.lost_steps, 'step')} repeated"]
     if saves.stall_seconds:
         import statistics  # here: few runs save anything
 
         waited = f"{1000 * statistics.median(saves.stall_seconds):.1f} ms (median)"
         skipped = f", {saves.skipped} skipped" if saves.skipped else ""
-        lines.append(f"Saved: {len(saves.steps)} checkpoints, for each of which training waited {waited}{skipped}")
+        lines.append(f"Saved: {count(len(saves.steps), 'checkpoint')}; training waited {waited} for each{skipped}")
     lines += [f"Not saved: {each}" for each in saves.failed]
     lines += [f"Bits: sha256 {result.state_sha256}"] if result.state_sha256 else []
     return "".join(f"{line}\n" for line in lines)
@@ -165,7 +163,7 @@ def recorded(directory: Path) -> str:
     if (trace := load_trace(directory)) is None:
         return ""
     flight, hidden = (microseconds / 1000 for microseconds in trace.overlap())
-    overlap = f" ({hidden:.1f} of {flight:.1f} ms in flight overlap a backward pass)" if flight else ""
+    overlap = f" ({hidden:.1f} of {flight:.1f} ms of transfers overlapped a backward pass)" if flight else ""
     profiles = sorted(directory.glob("profile-*"))
     return f"\nTrace: {directory / TRACE}{overlap}" + "".join(f"\nProfile: {file}" for file in profiles)
 
@@ -224,7 +222,7 @@ def starting_lines(run: Run, directory: Path) -> str:
     lines = [f"Prepared {directory}. {how}"]
     if "RANK" in specs[0].environment:
         lines += ["", "torchrun:", f"  torchrun --standalone --nproc-per-node {len(specs)} --no-python {worker}"]
-    lines += ["", "by hand, one line per process" + (" (put in your own host and port):" if len(specs) > 1 else ":")]
+    lines += ["", "by hand, one line per process" + (" (fill in your own host and port):" if len(specs) > 1 else ":")]
     lines += [f"  {_by_hand(spec)}{worker}" for spec in specs]
     return "\n".join(lines)
 

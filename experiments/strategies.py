@@ -1,4 +1,4 @@
-"""Prints the catalogue of strategies, or one strategy in full: `samestep strategies torch:ddp`."""
+"""Print the catalogue of strategies, or one strategy in full: `samestep strategies torch:ddp`."""
 
 import ast
 import difflib
@@ -37,7 +37,10 @@ def main(arguments: Sequence[str]) -> int:
         "samestep strategies torch:fsdp --picture --beside torch:ddp",
     )
     parser.add_argument(
-        "cell", nargs="?", help="the one to print in full: torch:ddp, or ddp where only one framework has it"
+        "cell",
+        nargs="?",
+        metavar="CELL",
+        help="the strategy to print in full: torch:ddp, or ddp where only one framework has it",
     )
     parser.add_argument(
         "--picture",
@@ -150,7 +153,7 @@ def _describe(config: RunConfig) -> str:
     spelled = {name: spell_flag(name) if name in techniques else f"+{name}=" for name in row.refuses}
     refused = sharing((why, spelled[name]) for name, why in row.refuses.items())
     facts |= {f"does not take {', '.join(sorted(names))}": why for why, names in refused.items()}
-    facts |= {f"measures {m.name}": f"{m.unit}: {m.meaning}" for m in row.measures}
+    facts |= {f"measures {m.name} ({m.unit})": m.meaning for m in row.measures}
     parts = [fill(" ".join(part.split())) for part in parts]
     parts.append("\n".join(fill(f"{name}: {value}", indent="    ") for name, value in facts.items()))
     parts.append(_difference(framework, row, source))

@@ -1,4 +1,4 @@
-"""One process of a prepared run: `samestep worker DIR`, started by torchrun, by a scheduler or by hand."""
+"""Run one process of a prepared run: `samestep worker DIR`, started by torchrun, by a scheduler or by hand."""
 
 import os
 import signal

@@ -56,7 +56,7 @@ def advise(
     tokens: float | None = None,
     price: float | None = None,
 ) -> Advice:
-    """Ranks every layout of a model that fits a machine by its predicted time. Nothing is run.
+    """Ranks every layout of a model that fits on a machine by its predicted time. Nothing is run.
 
     Args:
         workload: What is trained, as in "gpt3-175b"; a model of yours replaces it.

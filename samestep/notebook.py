@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from samestep.common.errors import count
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.advising.advice import Advice
@@ -14,7 +15,7 @@ from samestep.experiments.advising.prediction import Prediction
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row, say_status
 from samestep.experiments.printing import tables
-from samestep.experiments.printing.text import count, size
+from samestep.experiments.printing.text import size
 from samestep.models import PortResult
 
 

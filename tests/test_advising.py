@@ -41,9 +41,9 @@ def test_each_block_that_times_nothing(tmp_path: Path) -> None:
     assert len(told) == 6
     swept = told.pop(2)
     assert "| 8192 " in swept and "| 131072 " in swept and "MFU" in swept
-    assert all("First is torch:" in each and "What would change it" in each for each in told)
+    assert all("The fastest is torch:" in each and "Under other conditions" in each for each in told)
     assert "tensor=2" in told[1] and "15 trillion tokens take" in told[2] and "which cost" in told[2]
-    assert "100 Gbit/s" in told[3] and "is not predicted" in told[4]
+    assert "100 Gbit/s" in told[3] and "are not predicted" in told[4]
 
 
 @pytest.mark.slow
@@ -53,6 +53,6 @@ def test_each_block_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     calibrated, here, hosts, _, corrected = run_blocks(AFTER, tmp_path)
     assert "small all_reduce" in calibrated
-    assert "First is torch:" in here and "First is torch:" in hosts
+    assert "The fastest is torch:" in here and "The fastest is torch:" in hosts
     assert "on 4 nodes of" in hosts and "each with a link of 1gbit" in hosts
     assert "Calibrated with 3 runs in measured" in corrected

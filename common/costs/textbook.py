@@ -1,11 +1,7 @@
 """What the textbooks say of a step: one-line formulas that leave out padding, buckets, framing and uneven stages.
 
-They are shown next to what `costs/` predicts for a backend, so a reader sees where theory and backend differ. Letters are those
-of `docs/predicting.md`: a model of Ψ parameters, each with w bytes of weights, g of gradients and k of optimizer state, Ψe of
-them in experts and Ψs elsewhere; N devices, of which d, c, e, s, t, p along data, context, expert, shard, tensor and pipe; L
-blocks that hand on a activations each, over the whole batch, where a token takes κ experts; m micro-batches, and v stages for
-each rank. For activations: B examples of a device or micro-batch, T tokens each, width D, H heads. What is sent along each axis
-is in `common/axes/`, and is added up here.
+They are printed next to the predictions of `costs/` for a backend, which shows where theory and backend differ. `LETTERS` are
+those of `docs/predicting.md`. The bytes sent along each axis are in `common/axes/`, and are added up here.
 
 References:
     Rajbhandari et al., arXiv 1910.02054, sections 3, 5 and 7 (ZeRO); Shoeybi et al., arXiv 1909.08053, section 3 (tensor);
@@ -25,6 +21,27 @@ from samestep.common.techniques import used as techniques
 from samestep.common.workload.models.spec import num_params
 
 _ZERO, _MEGATRON = "Rajbhandari et al. 2020", "Narayanan et al. 2021"
+_AXES = {"d": "data", "c": "context", "e": "expert", "s": "shard", "t": "tensor", "p": "pipe"}
+LETTERS = {
+    "w": "bytes of a weight",
+    "g": "bytes of a gradient",
+    "k": "bytes of the optimizer state of a parameter",
+    "Ψ": "parameters",
+    "Ψe": "parameters in experts",
+    "Ψs": "parameters elsewhere",
+    "N": "devices",
+    **{letter: f"devices along {axis}" for letter, axis in _AXES.items()},
+    "L": "blocks",
+    "a": "activations after a block, of the whole batch",
+    "κ": "experts of a token",
+    "m": "micro-batches",
+    "v": "stages of a rank",
+    "B": "examples of a device or micro-batch",
+    "T": "tokens of an example",
+    "D": "width",
+    "H": "heads",
+}
+"""Letter in the formulas -> its meaning."""
 
 
 def formulas(run: Run, backend: str) -> tuple[Formula, ...]:

@@ -2,9 +2,10 @@
 
 import collections
 
+from samestep.common.errors import count
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.microbatches import goes_on
-from samestep.common.mistakes.mistake import Mistake, Words, counted
+from samestep.common.mistakes.mistake import Mistake, Words
 
 FEW = 0.5
 """The share of a batch up to which examples count as missing or doubled; beyond it, they are other examples."""
@@ -50,8 +51,8 @@ def _doubled(evidence: Evidence) -> Words | None:
     is_other = more.total() > FEW * evidence.a.examples.total() or goes_on(b, evidence.a)
     if not more or not is_known or is_other or _is_called_again(evidence, set(more)):
         return None
-    words = {"more": counted(more.total(), "example"), "rank": _ranks_of(evidence.b, set(more))}
-    return words | {"less": f" and is missing {counted(less.total(), 'example')}" if less else ""}
+    words = {"more": count(more.total(), "example"), "rank": _ranks_of(evidence.b, set(more))}
+    return words | {"less": f" and is missing {count(less.total(), 'example')}" if less else ""}
 
 
 def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
@@ -78,7 +79,7 @@ def _dropped(evidence: Evidence) -> Words | None:
     has_no_target = targets[0] == targets[1] > 0  # e.g. what a teacher is called on
     if theirs - ours or not theirs or is_called_again or is_of_words or has_no_target or evidence.a.is_elsewhere:
         return None
-    return {"less": counted(less.total(), "example"), "total": str(ours.total())}
+    return {"less": count(less.total(), "example"), "total": str(ours.total())}
 
 
 def _ranks_of(side: Side, examples: set[int]) -> str:
@@ -131,7 +132,7 @@ def _last_dropped(evidence: Evidence) -> Words | None:
     """Checks that A's step has fewer examples than B's, which has those of A's next step, the first of a pass."""
     ours, theirs = evidence.a.examples.total(), evidence.b.examples.total()
     is_next = _found_at(evidence)[:1] == [len(evidence.b.digests)]
-    return {"less": counted(ours, "example"), "usual": str(theirs)} if is_next and 0 < ours < theirs else None
+    return {"less": count(ours, "example"), "usual": str(theirs)} if is_next and 0 < ours < theirs else None
 
 
 def _reordered(evidence: Evidence) -> Words | None:
@@ -145,7 +146,7 @@ def _repeated(evidence: Evidence) -> Words | None:
     """Checks that only B repeats examples within a pass; a few among many that A never has may be alike by chance."""
     ours, theirs = evidence.a.repeated, evidence.b.repeated
     is_known = theirs and ours == 0 and theirs >= (evidence.b.alone or 0)
-    return {"more": counted(theirs, "example")} if theirs and is_known else None
+    return {"more": count(theirs, "example")} if theirs and is_known else None
 
 
 def _overlapping(evidence: Evidence) -> Words | None:
@@ -153,7 +154,7 @@ def _overlapping(evidence: Evidence) -> Words | None:
     a, b = evidence.a, evidence.b
     if not b.again or b.alone or b.world < 2 or b.again != (a.again or 0) + (a.alone or 0):
         return None
-    return {"more": counted(b.again, "example")}
+    return {"more": count(b.again, "example")}
 
 
 EXAMPLES = (

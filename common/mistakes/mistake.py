@@ -61,16 +61,6 @@ def of_norm(share: float, digits: int = 2) -> str:
     return f"{text if share == 1 or text != '1' else spell(share)} {'of' if share < 1 else 'times'} its norm"
 
 
-def counted(number: int, noun: str) -> str:
-    """Returns a number with its noun, in the plural unless the number is 1.
-
-    Args:
-        number: The number.
-        noun: The noun in the singular.
-    """
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def few(words: Sequence[str]) -> str:
     """Joins words with commas; if there are many, only the first three."""
     return name_some(words, 3)

@@ -4,8 +4,9 @@ import collections
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
+from samestep.common.errors import count
 from samestep.common.mistakes.evidence import Evidence, Side
-from samestep.common.mistakes.mistake import Mistake, Words, counted, few, near, spell
+from samestep.common.mistakes.mistake import Mistake, Words, few, near, spell
 from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_MOST, CLIP_VALUE, COMPUTED
 
 MOST_RUN_AHEAD = 64
@@ -122,7 +123,7 @@ def _shifted(evidence: Evidence) -> Words | None:
         return None
     for ahead in range(1, MOST_RUN_AHEAD + 1):
         if len({*_common(evidence, evidence.step, ahead=ahead)}) > LEAST_RATES:
-            return {"step": str(evidence.step), "ahead": counted(ahead, "step")}
+            return {"step": str(evidence.step), "ahead": count(ahead, "step")}
     return None
 
 

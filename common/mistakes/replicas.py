@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+from samestep.common.errors import count
 from samestep.common.mistakes.evidence import Evidence
-from samestep.common.mistakes.mistake import Mistake, Words, counted
+from samestep.common.mistakes.mistake import Mistake, Words
 from samestep.common.steps.gradient_transforms import FOLLOWING, GRADIENT_PHASES
 
 
@@ -29,7 +30,7 @@ def of_one_kind(evidence: Evidence) -> Words | None:
 def _weights(evidence: Evidence) -> Words | None:
     split = {} if evidence.b.split("gradient") else evidence.b.split("weight")
     words = _of_b_alone(evidence, split)
-    return words and {"count": counted(len(split), "weight")} | words
+    return words and {"count": count(len(split), "weight")} | words
 
 
 def _of_b_alone(evidence: Evidence, split: Mapping[str, tuple[int, ...]]) -> Words | None:

@@ -1,7 +1,8 @@
 """Weights that scripts write outside of updates: after an update, or within a step before another backward pass."""
 
+from samestep.common.errors import count
 from samestep.common.mistakes.evidence import Evidence, Side
-from samestep.common.mistakes.mistake import Mistake, Words, counted, near, spell
+from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 from samestep.common.mistakes.seen_tensor import common_ratio, differing, parameters
 
 _BETWEEN = "between the step before and this one, as a callback does that restores or averages them"
@@ -10,13 +11,13 @@ _AFTER = "after the update, which is the same in both, and before the next step,
 
 def _writes(evidence: Evidence) -> Words | None:
     """Checks that only B's script has written weights, after an update that is the same in both."""
-    count = evidence.b.written
-    if not count or evidence.a.written or differing(parameters(evidence.updates)):
+    written = evidence.b.written
+    if not written or evidence.a.written or differing(parameters(evidence.updates)):
         return None
     if evidence.phase == "update" and not evidence.updates:  # the update may differ as well
         return None
     when = _BETWEEN if evidence.phase == "loss" else _AFTER
-    return {"tensors": counted(count, "tensor"), "when": when}
+    return {"tensors": count(written, "tensor"), "when": when}
 
 
 def _writes_otherwise(evidence: Evidence) -> Words | None:

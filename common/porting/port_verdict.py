@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from samestep.common.errors import count
 from samestep.common.flags import FieldValues
 from samestep.common.porting.array_layouts import apart
 from samestep.common.porting.case import (
@@ -93,7 +94,7 @@ def _say_steps(case: PortCase, has_constants: bool) -> str:
     found = [relative(one, other) for one, other in _finite_losses(case)]
     worst = max(CURVE_BOUND, *found)
     why = "" if has_constants or worst == CURVE_BOUND else ", rounding amplified"
-    return f", {len(found)} steps within {worst:.0e}{why}"
+    return f", {count(len(found), 'step')} within {worst:.0e}{why}"
 
 
 # --- after the forward pass -------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def no_such_model(source: str, path: Path, name: str, models: Sequence[str]) -> 
     """
     if not models:
         return ConfigError(f"--model {source}: the file declares no model; add `model = samestep.Model(torch=...)`.")
-    return unknown("model", name, models, f"{path.name} declares it as NAME in --model {path}:NAME.")
+    return unknown("model", name, models, f"Name one that the file declares, as in --model {path}:{models[0]}.")
 
 
 def _may_bind_anything(node: ast.AST) -> bool:

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, count
 from samestep.common.mesh import Mesh
 from samestep.common.request import MAX_PREDICTED_DEVICES
 from samestep.common.seconds.machine import Machine
@@ -16,7 +16,7 @@ from samestep.experiments.advising.candidates import Condition, Search, has_room
 from samestep.experiments.advising.ranking import Change, Ranking, Tell, Timed
 from samestep.experiments.advising.step_times import Timer, seconds_of
 from samestep.experiments.advising.training_cost import StepCost, Training
-from samestep.experiments.printing.text import count, plain_number, sharing
+from samestep.experiments.printing.text import decimal_size, sharing
 
 LARGER_BATCH = 4
 """The factor by which the batch grows in a trial."""
@@ -135,18 +135,18 @@ def _fits_nowhere(base: Run, machine: Machine, nodes: int, keep: Mapping[str, in
     if not found.closest:
         return ConfigError(_say_impossible(base, machine, nodes, keep, found))
     closest = min(found.closest.values(), key=lambda each: each.needed_bytes)
-    needed, memory = (plain_number(size / 1e9) for size in (closest.needed_bytes, machine.memory_bytes))
+    needed, memory = map(decimal_size, (closest.needed_bytes, machine.memory_bytes))
     told = (
-        f"{base.workload.name} has no room on {count(nodes, 'node')} of {machine.title}: the closest layout, {closest.cell}, "
-        f"needs {needed} GB, and a device has {memory} GB."
+        f"{base.workload.name} does not fit on {count(nodes, 'node')} of {machine.title}: the closest layout, {closest.cell}, "
+        f"needs {needed}, and a device has {memory}."
     )
     counts = [
         nodes << power for power in range(1, (MAX_PREDICTED_DEVICES // nodes // machine.gpus_per_node).bit_length())
     ]
     for more in counts:
         if has_room(base, more * machine.gpus_per_node, machine.memory_bytes, keep):
-            return ConfigError(f"{told} It has room on {count(more, 'node')}: --nodes {more}.")
-    tried = f"Twice as many nodes have no room either{f', and so on up to {max(counts):,}' if counts[1:] else ''}; give"
+            return ConfigError(f"{told} It fits on {count(more, 'node')}: --nodes {more}.")
+    tried = f"Nor does it fit on twice as many nodes{f', and so on up to {max(counts):,}' if counts[1:] else ''}; give"
     smaller = "a smaller --batch-size, or " if closest.microbatch_size > 1 else ""
     return ConfigError(f"{told} {tried if counts else 'Give'} {smaller}devices with more memory.")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from samestep.common.errors import count
 from samestep.common.flags import spell_flag
 from samestep.common.seconds.machine import REFERENCE, load_machine
 from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, torchtitan
@@ -12,7 +13,7 @@ from samestep.experiments.advising import candidate_meshes as rows
 from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.ranking import EQUAL, Change, Timed, longest_wait
 from samestep.experiments.advising.step_times import PARTS, WORK
-from samestep.experiments.printing.text import count, plain_number, sharing
+from samestep.experiments.printing.text import decimal_size, percent, plain_number, sharing
 
 _TOLD = 0.1
 """A part of a difference is mentioned if it is at least this share of it."""
@@ -42,18 +43,21 @@ def why(advice: Advice) -> str:
         advice: What was found.
     """
     first, others = advice.first, advice.best_of([advice.first.candidate.row.title])
-    rate, waiting = plain_number(advice.base.batch_size / first.time.total), _percent(waits(first.time))
-    told = f"It takes {_seconds(first.time.total)} a step, {rate} examples a second, and waits {waiting} of it."
+    rate, waiting = plain_number(advice.base.batch_size / first.time.total), percent(waits(first.time))
+    told = (
+        f"It takes {say_seconds(first.time.total)} a step ({rate} examples per second) and waits for {waiting} of it."
+    )
     if not others:
         return told
     equal = [each for each in others if each.time.total < (1 + EQUAL) * first.time.total]
     if equal:
         simplest = min([first, *equal], key=lambda each: _SIMPLE.index(each.candidate.row.title))
-        advised = (
-            "the first is the simplest of them" if simplest is first else f"take {simplest.layout}, which is simpler"
+        names, is_alone = _together(each.layout for each in equal), len(equal) == 1
+        which = "the fastest" if simplest is first else "it" if is_alone else simplest.layout
+        return (
+            f"{told} {names} {'is' if is_alone else 'are'} less than 1 % slower, which no prediction can tell apart: "
+            f"take {which}, the simple{'r' if is_alone else 'st'} one."
         )
-        names = _together(each.layout for each in equal)
-        return f"{told} Less than 1 % slower, which no prediction can tell apart: {names}; {advised}."
     second = others[0]
     more, less = _differences(first.time, second.time, 1), _differences(first.time, second.time, -1)
     return (
@@ -67,12 +71,12 @@ def say_room(advice: Advice) -> str:
     memory, needs = advice.machine.memory_bytes, advice.first.candidate.needed_bytes
     if needs <= _FULL * memory:
         return ""
-    told = f"It needs {plain_number(needs / 1e9)} of {plain_number(memory / 1e9)} GB, and what the framework takes comes on top"
+    told = f"It needs {decimal_size(needs)} of {decimal_size(memory)}, and what the framework takes comes on top"
     roomy = next((each for each in advice.ranked if each.candidate.needed_bytes <= _ROOMY * memory), None)
     if roomy is None:
         return f"{told}; no layout leaves a tenth of the memory."
-    size = plain_number(roomy.candidate.needed_bytes / 1e9)
-    return f"{told}; if it runs out, {roomy.layout} needs {size} GB and is {slower(advice.first, roomy)} slower."
+    size = decimal_size(roomy.candidate.needed_bytes)
+    return f"{told}; if it runs out, {roomy.layout} needs {size} and is {slower(advice.first, roomy)} slower."
 
 
 def _together(names: Iterable[str]) -> str:
@@ -86,7 +90,7 @@ def _differences(first: StepTime, second: StepTime, sign: int) -> list[str]:
     told = {name: seconds for name, seconds in apart.items() if seconds > _TOLD * max(map(abs, apart.values()))}
     word = "more" if sign > 0 else "less"
     return [
-        f"{_seconds(seconds)} {word} for {PARTS[name]}"
+        f"{say_seconds(seconds)} {word} for {PARTS[name]}"
         for name, seconds in sorted(told.items(), key=lambda each: -each[1])
     ]
 
@@ -99,12 +103,12 @@ def others(advice: Advice) -> list[str]:
     """
     told = []
     for each in advice.best_of([advice.first.candidate.row.title]):
-        twice = ", and computes activations again" if each.candidate.forward_passes > 1 else ""
+        twice = ", and recomputes activations" if each.candidate.forward_passes > 1 else ""
         if (waiting := waits(each.time)) < EQUAL:
-            told.append(f"{each.layout}, {slower(advice.first, each)} slower: waits for next to nothing{twice}.")
+            told.append(f"{each.layout}, {slower(advice.first, each)} slower: hardly waits{twice}.")
             continue
         told.append(
-            f"{each.layout}, {slower(advice.first, each)} slower: waits {_percent(waiting)} of its step, most of it for "
+            f"{each.layout}, {slower(advice.first, each)} slower: waits for {percent(waiting)} of its step, mostly for "
             f"{PARTS[longest_wait(each.time)]}{twice}."
         )
     return told
@@ -116,10 +120,10 @@ def impossible(advice: Advice) -> list[str]:
     Args:
         advice: What was found.
     """
-    memory = plain_number(advice.machine.memory_bytes / 1e9)
+    memory = decimal_size(advice.machine.memory_bytes)
     told = [
-        f"{each.run.framework}:{each.row.title} has no room: a device needs at least {plain_number(each.needed_bytes / 1e9)} GB "
-        f"and has {memory}."
+        f"{each.run.framework}:{each.row.title} does not fit: a device needs at least {decimal_size(each.needed_bytes)} and "
+        f"has {memory}."
         for each in advice.search.closest.values()
     ]
     together = sharing((reason, f"torch:{name}") for name, reason in advice.search.refused.items())
@@ -135,23 +139,25 @@ def trust(advice: Advice) -> str:
     if found := advice.calibration:
         return f"{found} {'' if found.error_left_out is None else _undecided(advice, found.error_left_out)}".strip()
     if advice.validation is None:
-        return "Nothing measured says how far these seconds are off: measure the first layouts, and give the runs to --calibrate."
+        return (
+            "No measurement shows how accurate this is: measure the fastest layouts, and pass the runs to --calibrate."
+        )
     off, rows = advice.validation, "one node" if advice.nodes == 1 else "many nodes"
     told = (
-        f"Such predictions were off by {_exact(off.mape)} on average over {off.rows} measured steps on {rows} of A100, to "
+        f"Such predictions were off by {percent(off.mape, 1)} on average over {off.rows} measured steps on {rows} of A100s, to "
         f"which no constant was fitted; {_chosen(off)}."
     )
     if advice.machine.peak_flops_per_second == load_machine(REFERENCE).peak_flops_per_second:
         fused = score(llm_foundry_a100())
         told += (
-            f" They had no fused attention, which this advice assumes; {fused.rows} steps of FSDP that had it were off by "
-            f"{_exact(fused.mape)}."
+            f" Those steps had no fused attention, which this advice assumes; predictions of {fused.rows} FSDP steps that had "
+            f"it were off by {percent(fused.mape, 1)}."
         )
     else:
         other = score([each for each in (*llm_foundry(), *torchtitan()) if "seconds" in each.groups[0]])
         told += (
-            f" These are other GPUs: {other.rows} steps that others measured on H100 were off by {_exact(other.mape)} on "
-            "average. Trust the order more than the seconds."
+            f" Those are other GPUs; predictions of {other.rows} steps that others measured on H100s were off by "
+            f"{percent(other.mape, 1)} on average. Trust the order more than the seconds."
         )
     return f"{told} {_undecided(advice, off.mape)}"
 
@@ -161,16 +167,19 @@ def _chosen(off: Score) -> str:
     choices = count(off.problems, "choice")
     if not off.regret:
         return f"in {choices} the layout ranked first was the fastest"
-    return f"in {choices} the layout ranked first was {_exact(off.regret)} slower than the fastest, on average"
+    return f"in {choices} the layout ranked first was {percent(off.regret, 1)} slower than the fastest, on average"
 
 
 def _undecided(advice: Advice, error: float) -> str:
     most = (1 + error) * advice.first.time.total
     close = {each.layout for each in advice.ranked if each.time.total <= most} - {advice.first.layout}
     if not close:
-        return f"No other layout is within {_exact(error)} of the first."
-    what = "1 other layout is" if len(close) == 1 else f"{len(close)} other layouts are"
-    return f"{what} within {_exact(error)} of the first, too near to tell: measure before you choose."
+        return f"No other layout is within {percent(error, 1)} of the fastest."
+    verb = "is" if len(close) == 1 else "are"
+    return (
+        f"{count(len(close), 'other layout')} {verb} within {percent(error, 1)} of the fastest, too close to tell apart: "
+        "measure before you choose."
+    )
 
 
 def changed(change: Change, first: Timed) -> str:
@@ -182,15 +191,15 @@ def changed(change: Change, first: Timed) -> str:
     """
     what = change.what[0].upper() + change.what[1:]
     if change.first is None:
-        return f"{what}, nothing has room."
+        return f"{what}, no layout fits."
     if change.first.layout == first.layout:
-        return f"{what}, it stays first: {_seconds(change.first.time.total)} a step."
+        return f"{what}, the same layout is fastest, with {say_seconds(change.first.time.total)} a step."
     if change.before and not change.is_clear:
-        return f"{what}, it stays as fast as any: {_seconds(change.before.time.total)} a step."
-    before = f"takes {_seconds(change.before.time.total)}" if change.before else "has no room"
+        return f"{what}, the same layout is as fast as any, with {say_seconds(change.before.time.total)} a step."
+    before = f"takes {say_seconds(change.before.time.total)}" if change.before else "does not fit"
     twice = ", with recomputation" if change.first.candidate.forward_passes > 1 else ""
     return (
-        f"{what}, {change.first.layout} is first{twice}: {_seconds(change.first.time.total)} a step; "
+        f"{what}, {change.first.layout} is fastest{twice}, with {say_seconds(change.first.time.total)} a step; "
         f"{first.layout} {before}."
     )
 
@@ -202,9 +211,9 @@ def steps_alone(advice: Advice) -> list[str]:
     given = " ".join(f"{spell_flag(name)} {value:g}" for name, value in STEPS_ALONE.items())
     period = alone.candidate.run.techniques.steps_of_period
     return [
-        f"With {given} (DiLoCo), {alone.layout} takes {_seconds(alone.time.total)} a step where the first takes "
-        f"{_seconds(advice.first.time.total)}: its devices exchange once in {period} steps. That is another step, which trains "
-        "other weights, so it is not ranked: compare its loss before you choose it."
+        f"With {given} (DiLoCo), {alone.layout} takes {say_seconds(alone.time.total)} a step where the fastest takes "
+        f"{say_seconds(advice.first.time.total)}: its devices exchange once in {period} steps. That is another step, which "
+        "trains other weights, so it is not ranked: compare its loss before you choose it."
     ]
 
 
@@ -224,16 +233,9 @@ def slower(first: Timed, other: Timed) -> str:
         first: The fastest layout.
         other: The layout that is compared with it.
     """
-    return _percent(other.time.total / first.time.total - 1)
+    return percent(other.time.total / first.time.total - 1)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= EQUAL else "less than 1 %"
-
-
-def _exact(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
-def _seconds(seconds: float) -> str:
+def say_seconds(seconds: float) -> str:
+    """Returns the time of a step, or of a part of one: 8.18 s, 1.54 ms."""
     return f"{plain_number(seconds)} s" if seconds >= 1 else f"{plain_number(1000 * seconds)} ms"

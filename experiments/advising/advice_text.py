@@ -2,6 +2,7 @@
 
 import shlex
 
+from samestep.common.errors import count
 from samestep.common.flags import Scalar
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_active, num_params
@@ -14,11 +15,11 @@ from samestep.experiments.printing.command_lines import wrap_command
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.text import (
     bullets,
-    count,
+    decimal_size,
     fill,
     large_number,
     paragraphs,
-    plain_number,
+    percent,
     screen_width,
 )
 
@@ -27,7 +28,7 @@ SHOWN = 8
 included."""
 _MEASURED = 3
 """The most strategies that the user is told to measure."""
-_STATE = " for parameters, gradients and optimizer state; what the layers keep beside these is not predicted"
+_STATE = ", counting parameters, gradients and optimizer state; the activations of this model are not predicted"
 
 
 def document(advice: Advice) -> Document:
@@ -71,11 +72,11 @@ def report(advice: Advice) -> str:
     return paragraphs(
         fill(_caption(advice)),
         table(COLUMNS, _chosen(advice), screen_width()),
-        fill(f"First is {reasons.say_first(advice)}. {reasons.why(advice)} {reasons.say_room(advice)}".strip()),
+        fill(f"The fastest is {reasons.say_first(advice)}. {reasons.why(advice)} {reasons.say_room(advice)}".strip()),
         fill(f"{cost.say_rate()} {cost.say_whole()}".strip()),
         bullets([*reasons.others(advice), *reasons.impossible(advice)]),
         fill(reasons.trust(advice)),
-        "What would change it:\n" + bullets([*changes, *reasons.steps_alone(advice)]),
+        "Under other conditions:\n" + bullets([*changes, *reasons.steps_alone(advice)]),
         next_step(advice, screen_width()),
     )
 
@@ -99,13 +100,15 @@ def next_step(advice: Advice, width: int) -> str:
         named = ",".join(each.candidate.cell for each in advice.best_of()[:_MEASURED])
         line = f"samestep compare --strategies {named} {about} --no-parity --out runs"
         line, by = (f"{line} --on slurm:nodes={advice.nodes}", ", here by Slurm") if advice.nodes > 1 else (line, "")
-        return f"To measure the first ones{by}; --calibrate runs then takes what was measured:\n{wrap_command(line, width)}"
+        return f"To measure the fastest layouts{by}, for `advise --calibrate runs`:\n{wrap_command(line, width)}"
     memory = f"{advice.machine.memory_bytes / 1e9:g}GB"
     line = f"samestep predict {first.cell} {about} --backend nccl --weights {base.weights} --device-memory {memory}"
     slower = (
-        "" if known is advice.first else f", the first that a row runs, {reasons.slower(advice.first, known)} slower"
+        ""
+        if known is advice.first
+        else f", which samestep can run and which is {reasons.slower(advice.first, known)} slower"
     )
-    told = fill(f"To see what {first.layout if slower else 'the first'} keeps and sends{slower}:", width)
+    told = fill(f"To see what {first.layout if slower else 'the fastest'}{slower} holds and sends:", width)
     return f"{told}\n{wrap_command(line, width)}"
 
 
@@ -125,12 +128,12 @@ def _caption(advice: Advice) -> str:
     base = advice.base
     numbers = base.dtype if base.weights is None else f"{base.weights} with {base.dtype} master weights"
     fitting = len(advice.search.fitting)
-    room = "1 layout has" if fitting == 1 else f"{fitting:,} layouts have"
+    fit = "1 layout fits" if fitting == 1 else f"{fitting:,} layouts fit"
     beside = "" if advice.first.candidate.knows_activations else _STATE
     return (
         f"Predicted, nothing was run: {say_model(base)} on "
         f"{count(advice.nodes, 'node')} of {advice.machine.title}; global batch {base.batch_size:,}, {base.optimizer.name}, "
-        f"{numbers}. {room} room{beside}."
+        f"{numbers}. {fit}{beside}."
     )
 
 
@@ -150,9 +153,9 @@ COLUMNS: tuple[Column[Timed], ...] = (
     Column[Timed]("schedule", lambda each: _schedule(each), drop_priority=3),
     Column[Timed]("micro-batch", lambda each: str(each.candidate.microbatch_size), drop_priority=1),
     Column[Timed]("recomputes", lambda each: "yes" if each.candidate.forward_passes > 1 else "no", drop_priority=2),
-    Column[Timed]("step s", lambda each: plain_number(each.time.total)),
-    Column[Timed]("needs GB", lambda each: plain_number(each.candidate.needed_bytes / 1e9)),
-    Column[Timed]("waits", lambda each: f"{reasons.waits(each.time):.0%}".replace("%", " %")),
+    Column[Timed]("step", lambda each: reasons.say_seconds(each.time.total)),
+    Column[Timed]("needs", lambda each: decimal_size(each.candidate.needed_bytes)),
+    Column[Timed]("waits", lambda each: percent(reasons.waits(each.time)).replace("less than ", "<")),
 )
 
 """The columns of a layout."""

@@ -22,25 +22,26 @@ class SearchAssumptions(Training):
     """The machine, how it is used, and what for."""
 
     machine: str = flag(
-        "a100-80gb", "a machine, a machine file of your own (FILE.toml), or here: the cores of this machine, in float32"
+        "a100-80gb",
+        "a machine, a file that describes yours (FILE.toml), or here: the cores of this machine, in float32",
     )
     nodes: int = flag(1, "number of nodes; all their devices are used", least=1, most=100_000)
     context: int | None = flag(
         None,
-        "tokens of a sequence; a batch that is not given then keeps its tokens, if the model is a published one",
+        "tokens per sequence; without --batch-size, the batch of a published model keeps its number of tokens",
         least=1,
     )
     bandwidth: str | None = flag(
         None, "with --machine here: the bandwidth of each node's link in either direction, over gloo, as in 1gbit"
     )
-    mesh: str | None = flag(None, "axis sizes that are settled, as in tensor=8; the others are searched")
+    mesh: str | None = flag(None, "fixed axis sizes, as in tensor=8; the others are searched")
     weights: str = flag(
         "bf16",
-        "parameters, activations and gradients kept in two bytes, beside master weights and optimizer state in float32",
+        "keep parameters, activations and gradients in two bytes, and master weights and optimizer state in float32",
         choices=KEPT_WEIGHTS,
     )
     calibrate: str | None = flag(
-        None, "correct the predictions by measurements of your own on this machine: a directory of runs, at any depth"
+        None, "correct the predictions by your own runs on this machine, in this directory at any depth"
     )
     format: str = flag("github", "github is for people, the others are for programs", choices=FORMATS)
 

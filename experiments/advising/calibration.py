@@ -9,13 +9,13 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, count
 from samestep.common.run import parse_prediction
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK, ROWS, Candidate
 from samestep.experiments.advising.step_times import Timer, candidate_of
-from samestep.experiments.printing.text import count
+from samestep.experiments.printing.text import percent
 
 RESULT = "result.json"
 LEAST_RUNS = 3
@@ -60,13 +60,13 @@ class Calibration:
             off = f"two factors fit so few runs exactly, which says nothing of their error; give {LEAST_RUNS} runs or more"
         else:
             off = (
-                f"the mean error on these runs falls from {self.error_before:.0%} to {self.error_after:.0%}, and is "
-                f"{self.error_left_out:.0%} on runs that are left out of the fit"
+                f"the mean error on these runs falls from {percent(self.error_before)} to {percent(self.error_after)}, and is "
+                f"{percent(self.error_left_out)} on runs that are left out of the fit"
             )
         return (
             f"Calibrated with {count(self.runs, 'run')} in {self.directory}: computing takes {self.work:.2f} times and "
             f"exchanging {self.exchanges:.2f} times what was predicted; {off}."
-        ).replace("%", " %")
+        )
 
 
 def calibrated(timer: Timer, machine: Machine, directory: Path) -> tuple[Timer, Calibration]:

@@ -82,13 +82,13 @@ class Forecast:
 
     def _one(self, row: Prediction) -> str:
         table = ledger_table(row.ledger, textbook=row.formulas)
-        each = f"sent by each of {row.num_devices:,} devices: {size(row.sent_bytes_per_device)}, on average"
+        each = f"sent by each of {row.num_devices:,} devices: {size(row.sent_bytes_per_device)} a step, on average"
         held, beyond = "gradients, optimizer state and activations are", "buffers"
         if not row.knows_activations:
             held, beyond = "gradients and optimizer state are", "activations, which are not predicted, buffers"
         told = [
             *([each] if row.num_devices > 1 else []),
-            f"needed: at most {size(row.needed_bytes)} on a device, if parameters, {held} at their peaks at once; "
+            f"needed: at most {size(row.needed_bytes)} on a device, if its parameters, {held} at their peaks at once; "
             f"{beyond} and the framework come on top",
         ]
         fits = fill(told_to_fit(row, self.memory)) if self.memory else ""
@@ -105,7 +105,7 @@ class Forecast:
         if memory is None or any(row.fits(memory) == "yes" for row in self.rows):
             return ""
         best = min(self.rows, key=lambda row: (not row.knows_activations, row.needed_bytes))
-        return fill(f"No row fits. {told_to_fit(best, memory)}")
+        return fill(f"No strategy fits. {told_to_fit(best, memory)}")
 
 
 def forecast(cell: Cell | None, base: RunConfig, assumed: Assumptions, observe: bool = False) -> Forecast:
@@ -157,7 +157,10 @@ def _every_row(
 
 def _together(refused: Mapping[str, str]) -> dict[str, str]:
     """Returns one entry for all rows with the same reason."""
-    found = sharing((reason.removeprefix(f"{cell} "), cell) for cell, reason in refused.items())
+    found = sharing(
+        ("it " * reason.startswith(f"{cell} ") + reason.removeprefix(f"{cell} "), cell)
+        for cell, reason in refused.items()
+    )
     return {", ".join(names): reason for reason, names in found.items()}
 
 

@@ -28,7 +28,7 @@ def _columns(rows: Sequence[Prediction], given: int | None) -> tuple[Column[Pred
     fits = Column[Prediction](
         "fits",
         lambda row: row.fits(memory),
-        f"whether that is at most {size(memory)}; without activations: if these are fewer, or are not predicted",
+        f"whether that is at most {size(memory)}; without activations: only if these, too large or not predicted, are left out",
     )
     are_known = any(ACTIVATIONS.held(row.fullest) is not None for row in rows)
     of = functools.partial(_in_bytes, rows)
@@ -41,15 +41,17 @@ def _columns(rows: Sequence[Prediction], given: int | None) -> tuple[Column[Pred
         of("activations", lambda row: ACTIVATIONS.held(row.fullest), _ACTIVATIONS, 3),
         of("needed", lambda row: row.needed_bytes, _NEEDED if are_known else f"{_NEEDED}; {_UNKNOWN}"),
         *((fits,) if memory else ()),
-        of("sent", lambda row: row.sent_bytes_per_device, "by each device in a step, on average", 1),
-        of("all send", lambda row: row.ledger.sent_bytes_per_step, "all devices together", 2),
+        of("sent", lambda row: row.sent_bytes_per_device, "what a device sends in a step, on average", 1),
+        of("all send", lambda row: row.ledger.sent_bytes_per_step, "what all devices together send in a step", 2),
     )
 
 
 _GATHERED = "copies of parameters that exist only within a step"
-_ACTIVATIONS = "kept between forward and backward pass; empty: not predicted, and not part of what is needed"
+_ACTIVATIONS = "kept between the forward and the backward pass; empty: not predicted, and not part of what is needed"
 _UNKNOWN = "activations are not predicted, and not part of it"
-_NEEDED = "all of that on one device, each at its peak; buffers and the framework come on top"
+_NEEDED = (
+    "state, gathered copies and activations of one device, each at its peak; buffers and the framework come on top"
+)
 
 
 def _in_bytes(

@@ -13,14 +13,14 @@ from pathlib import Path
 import tomli_w
 
 from samestep.common.catalog import framework_info
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, count
 from samestep.common.files.reading import Unreadable, read_toml
 from samestep.common.files.writing import open_directory, replacing
 from samestep.common.runtime.measured import validate
 from samestep.common.seconds.core_time import Cores
 from samestep.common.seconds.machine import Machine, parse_machine
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK
-from samestep.experiments.printing.text import count, short
+from samestep.experiments.printing.text import short
 
 _SOURCE = "samestep calibrate"
 LEAST_STEP_SECONDS = 1e-5

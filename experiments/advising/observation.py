@@ -92,8 +92,8 @@ class Observation:
         missed = [each.name for each in amounts if each.is_missed]
 
         def text() -> str:
-            lines = [f"observed: one real step of rank 0 of {row.run.num_devices:,}, of which the others are not there"]
-            lines += [f"{MARK} the prediction is not what was observed"] if missed else []
+            lines = [f"observed: one real step of rank 0 of {row.run.num_devices:,}; the other ranks do not exist"]
+            lines += [f"{MARK} the prediction differs from the observation"] if missed else []
             shown = github(["quantity", "observed", "predicted"], [each.cells for each in amounts], screen_width())
             return paragraphs(predicted.text(), shown, bullets(lines))
 

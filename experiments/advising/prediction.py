@@ -44,13 +44,13 @@ class Assumptions:
     )
     backend: str | None = flag(
         None,
-        "what carries the exchanges (default: what does so between CPUs); devices of one process exchange in memory",
+        "the backend of the exchanges (default: the one between CPUs); devices of one process exchange in memory",
         choices=tuple(dict.fromkeys(name for names in BACKENDS.values() for name in names)),
     )
-    device_memory: str | None = flag(None, "say what fits a device with this much memory, as in 80GiB")
+    device_memory: str | None = flag(None, "say what fits on a device with this much memory, as in 80GiB")
     weights: str | None = flag(
         None,
-        "parameters, activations and gradients kept in two bytes, beside master weights and optimizer state in float32, as "
+        "keep parameters, activations and gradients in two bytes, and master weights and optimizer state in float32, as "
         "Megatron-LM and DeepSpeed do",
         choices=KEPT_WEIGHTS,
     )
@@ -225,17 +225,19 @@ def told_to_fit(prediction: Prediction, memory: int) -> str:
     cell, needed = prediction.cell, prediction.needed_bytes
     fits = prediction.fits(memory)
     if fits == "yes":
-        return f"{cell} fits {size(memory)}: a device needs at most {size(needed)}, {size(memory - needed)} are left."
+        return f"{cell} fits in {size(memory)}: a device needs at most {size(needed)}, which leaves {size(memory - needed)}."
     if not prediction.knows_activations:
-        does, rest = ("may fit", "beside") if fits != "no" else ("does not fit", "without")
-        return f"{cell} {does} {size(memory)}: a device needs {size(needed)} {rest} activations, which are not predicted for it."
-    told = f"{cell} does not fit {size(memory)}: a device needs up to {size(needed)}, {size(needed - memory)} more."
+        does, rest = ("may fit", "besides") if fits != "no" else ("does not fit", "without")
+        needs = f"a device needs {size(needed)} {rest} activations, which are not predicted for this strategy"
+        return f"{cell} {does} in {size(memory)}: {needs}."
+    more = size(needed - memory)
+    told = f"{cell} does not fit in {size(memory)}: a device needs up to {size(needed)}, which is {more} too much."
     if fits == "without activations":
         kept = size(prediction.fullest.activations_bytes)
-        told += f" Without its activations ({kept}) it would: a smaller batch or more micro-batches keep fewer."
+        told += f" It would fit without its activations ({kept}); a smaller batch or more micro-batches keep fewer."
     if not prediction.run.strategy.axes:
         return f"{told} It runs on one device only."
     if (found := where_it_fits(prediction, memory)) is None:
         return f"{told} More devices along one axis (up to {MAX_PREDICTED_DEVICES:,}) do not make it fit."
     grown = f", global batch {found.run.batch_size}" if found.run.batch_size != prediction.run.batch_size else ""
-    return f"{told} On {found.run.num_devices:,} devices ({found.run.mesh}{grown}) it would, with {size(found.needed_bytes)}."
+    return f"{told} It would fit on {found.run.num_devices:,} devices ({found.run.mesh}{grown}), with {size(found.needed_bytes)}."

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, count
 from samestep.common.flags import Scalar, join_spelling, split_spelling
 from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.advice_text import COLUMNS, figures, say_model
@@ -101,9 +101,12 @@ def _figures(swept: Swept) -> dict[str, Scalar]:
 def _report(swept: Sequence[Swept]) -> str:
     without = [f"{each}: {each.why_not}" for each in swept if each.advice is None]
     advice = next(each.advice for each in swept if each.advice)
+    varied = swept[0].values
+    nodes = [] if {"nodes", "devices"} & {*varied} else [count(advice.nodes, "node")]
+    place = " of ".join([*nodes, *([] if "machine" in varied else [advice.machine.title])])
     caption = (
-        f"Predicted, nothing was run: the fastest layout for each {' and '.join(swept[0].values)}, of {_say_models(swept)} "
-        f"on {advice.machine.title} unless that varies."
+        f"Predicted, nothing was run: the fastest layout of {_say_models(swept)} for each {' and '.join(varied)}"
+        f"{f', on {place}' if place else ''}."
     )
     return paragraphs(fill(caption), table(_columns(swept), swept, screen_width()), bullets(without))
 
@@ -134,7 +137,7 @@ def _columns(swept: Sequence[Swept]) -> list[Column[Swept]]:
 _DAYS = Column[StepCost]("days", lambda cost: f"{cost.whole_seconds / DAY:,.1f}")
 _COSTS = (
     Column[StepCost]("tokens/s", lambda cost: cost.tokens, drop_priority=4),
-    Column[StepCost]("MFU", lambda cost: cost.utilization),
+    Column[StepCost]("MFU", lambda cost: cost.utilization.replace("less than ", "<")),
     _DAYS,
 )
 """The columns of a layout's costs, besides the step."""

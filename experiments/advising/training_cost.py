@@ -7,7 +7,7 @@ from samestep.common.flags import flag
 from samestep.common.seconds.machine import Machine
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_positions
-from samestep.experiments.printing.text import large_number
+from samestep.experiments.printing.text import large_number, percent
 
 _HOUR = 3600
 DAY = 24 * _HOUR
@@ -18,7 +18,7 @@ class Training:
     """A whole training whose cost is requested."""
 
     tokens: float | None = flag(
-        None, "how many tokens are trained on in all, as in 15e12; prints the days it takes", above=0
+        None, "number of tokens of the whole training, as in 15e12; prints how many days it takes", above=0
     )
     price: float | None = flag(None, "the price of one device for an hour; prints what --tokens costs", above=0)
 
@@ -81,7 +81,7 @@ class StepCost:
     @property
     def utilization(self) -> str:
         """The share of the peak as text, in percent."""
-        return f"{100 * self.flops_utilization:.0f} %"
+        return percent(self.flops_utilization)
 
     @property
     def whole_seconds(self) -> float:
@@ -91,8 +91,11 @@ class StepCost:
     def say_rate(self) -> str:
         """Returns tokens a second, if there are any, and the share of the peak, as a sentence."""
         if num_positions(self.base.workload.model) == 1:
-            return f"That is {self.utilization} of the peak (MFU)."
-        return f"That is {self.tokens} tokens a second, {self.utilization} of the peak (MFU, with attention counted in full)."
+            return f"That is {self.utilization} of the peak FLOP/s of the devices (MFU)."
+        return (
+            f"That is {self.tokens} tokens per second and {self.utilization} of the peak FLOP/s of the devices (MFU, with "
+            "attention counted in full)."
+        )
 
     def say_whole(self) -> str:
         """Returns the time, price and energy of all tokens, as a sentence; "" if it was not requested."""

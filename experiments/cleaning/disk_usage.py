@@ -64,11 +64,11 @@ def stores() -> list[Store]:
     from samestep.experiments.advising.local_machine import path
 
     curves, data, machine = curves_directory(), cache_directory() / "data", path()
-    limit = f"at most {size(LIMIT_BYTES)}; what is needed is computed again"
+    limit = f"at most {size(LIMIT_BYTES)}; computed again when needed"
     return [
         Store("oracle", limit, curves, find_cached, lambda folder: evict(folder, 0)),
-        Store("data", "what is needed is decoded again", data, *_files(r"[0-9a-f]{24}\.npz")),
-        Store("machines", "--machine here measures again", machine.parent, *_files(re.escape(machine.name))),
+        Store("data", "decoded again when needed", data, *_files(r"[0-9a-f]{24}\.npz")),
+        Store("machines", "`advise --machine here` measures again", machine.parent, *_files(re.escape(machine.name))),
         Store("runs", "with their results", RUNS, find_runs, _free_runs),
         Store("records", "with their reruns", RUNS, find_records, _free_records),
     ]

@@ -49,13 +49,13 @@ class ComparisonConfig:
     )
     repeats: int = flag(
         1,
-        "how often each row is measured: in rounds, every row once a round, each time by fresh processes; the oracle runs once",
+        "how often each row is measured: in rounds, each row once per round, in fresh processes; the oracle runs once",
         least=1,
         most=MAX_REPEATS,
     )
     scaling: str = flag(
         "strong",
-        "with several numbers of devices: strong keeps the global batch, weak keeps the batch of each device, that of the "
+        "with several numbers of devices: strong keeps the global batch, weak keeps the batch of each device as it is on the "
         "fewest devices",
         choices=("strong", "weak"),
     )

@@ -3,11 +3,12 @@
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
+from samestep.common.errors import count
 from samestep.common.judging.confounds import CONFOUNDS, Circumstances, Confound, find_in_rounds, split_allowed
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.speeds import Confounds, Rounds, share_cores
 from samestep.experiments.printing.columns import cell
-from samestep.experiments.printing.text import count, fill
+from samestep.experiments.printing.text import fill
 
 LEAST_RANKED = 2
 """The fewest rounds with which a table ranks rows."""

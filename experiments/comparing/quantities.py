@@ -42,7 +42,7 @@ def same_step(result: RunResult) -> str:
 SAME_STEP = Quantity(
     name="same step",
     title="same step",
-    meaning="whether the loss is the reference's at every step that was judged",
+    meaning="whether the loss equals the reference's, except for rounding, at every step that was judged",
     key="parity_passed",
     tracked_as="took_the_same_step",
     of_row=lambda row: row.result.parity.passed,
@@ -105,7 +105,7 @@ STARTUP = Quantity(
     name="start-up",
     title="start-up, s",
     unit="s",
-    meaning="from the start of the run to that of its first step",
+    meaning="from the start of the run to the start of its first step",
     key="startup_seconds",
     of_row=lambda row: row.result.startup_seconds,
     write=lambda row: f"{row.result.startup_seconds:.2f}",
@@ -123,7 +123,7 @@ WORKLOAD = Quantity(
     is_of_a_step=False,
 )
 _PARTS = {
-    "computing": "operators ran, those of the update included where they cannot be told apart",
+    "computing": "operators ran, including those of the update where they cannot be told apart",
     "update": "operators of the update ran",
     "waiting": "blocked until an exchange is done, or until another process has caught up",
     "idle": "ready to run but without a core, or blocked in a run of one process",
@@ -141,7 +141,7 @@ STEP_PARTS = tuple(
     for part, (name, meaning) in zip(PARTS, _PARTS.items(), strict=True)
 )
 """The parts of the median step, in seconds; their sum is that step."""
-NO_PARTS = "nobody measured the parts of its step"
+NO_PARTS = "the parts of its step were not measured"
 QUANTITIES = (
     SAME_STEP,
     Quantity(
@@ -159,7 +159,7 @@ QUANTITIES = (
     VERDICT,
     Quantity(
         name="step ms p50 p95 p99",
-        meaning="what 50, 95 and 99 of 100 steps did not exceed; - stands for one that takes more steps",
+        meaning="the times that 50, 95 and 99 of 100 steps did not exceed; - needs more steps",
         key="step_seconds_median",
         tracked_as="step_seconds_median",
         of_row=lambda row: row.result.step_seconds_median,
@@ -174,7 +174,7 @@ QUANTITIES = (
         name="activations",
         title="activations",
         unit="bytes",
-        meaning="kept at once between forward and backward, on the device that keeps most",
+        meaning="the most kept between the forward and the backward pass, on the device that keeps the most",
         key="activations_bytes_per_device",
         tracked_as="activations_bytes_of_a_device",
         in_ledger=lambda ledger: ledger.activations_bytes,
@@ -206,7 +206,7 @@ QUANTITIES = (
     Quantity(
         name="peak RSS",
         unit="bytes",
-        meaning="the most memory that one process has had, the framework included",
+        meaning="the most memory that one process has used, including the framework",
         key="peak_rss_bytes",
         of_row=lambda row: max((each.peak_rss_bytes for each in row.result.processes), default=None),
         better="less",

@@ -31,8 +31,9 @@ class ScalingPoint:
         rate: Examples per second, the median over the rounds; None if nothing was timed.
         speedup: The speed-up over the fewest devices, round by round; None for the fewest, and if confounds prevent it.
         confounds: The confounds that prevent a speed-up.
-        communication: The share of a step in which gradients are in flight; None if the strategy does not measure it.
-        exposed: The share of a step in which gradients are in flight outside of the backward pass.
+        communication: The time that gradients are in flight, which is measured in the first steps, as a share of the median step;
+            None if the strategy does not measure it.
+        exposed: The part of it outside of the backward pass.
         textbook: The speed-up by the formulas of textbooks.
         by_host: The bytes that each host sends and receives in a step; empty if there is one host.
     """

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.cell import Cell
+from samestep.common.errors import count
 from samestep.common.flags import Scalar
 from samestep.common.judging.percentiles import percentile
 from samestep.common.judging.speed_comparison import (
@@ -15,7 +16,7 @@ from samestep.common.judging.speed_comparison import (
     predict_speed,
 )
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.printing.text import count, fill, marked
+from samestep.experiments.printing.text import fill, marked
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 REFERENCE = "reference"

@@ -64,7 +64,7 @@ function describe(side) {
   part(".mesh").textContent = step ? `On ${step.mesh.replaceAll(",", ", ")}. ${row.model}`.trim() : "";
   const button = part(".counterpart button");
   button.hidden = row.counterpart === null || inputs[other(side).name].value === `${row.counterpart}`;
-  button.textContent = row.counterpart === null ? "" : `Show its counterpart beside it: ${data.rows[row.counterpart].name}`;
+  button.textContent = row.counterpart === null ? "" : `Show its counterpart next to it: ${data.rows[row.counterpart].name}`;
   part(".totals").replaceChildren();
   (step ? step.totals : []).forEach((total, number) => {
     const box = html(part(".totals"), "div");
@@ -97,7 +97,7 @@ function show(side, { phase, number }) {
   now.replaceChildren();
   for (const line of side.place.querySelectorAll(".moves [aria-current]")) line.removeAttribute("aria-current");
   side.shards = [];
-  if (!side.step) { html(now, "b", "This row cannot take it"); now.append(side.why); return; }
+  if (!side.step) { html(now, "b", "This strategy cannot take it"); now.append(side.why); return; }
   const first = own.findIndex(move => move[0] === phase), here = own.filter(move => move[0] === phase);
   const move = number < 0 ? null : here[number];
   side.layer.replaceChildren();

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
+from samestep.common.errors import count
 from samestep.common.judging.parity import bound_of
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.axes import AxisScale, linear, logarithmic
@@ -28,7 +29,8 @@ def _figure(facet: Facet) -> dict[str, object] | None:
         return None
     drawn = dict(panels(facet))
     return {
-        "alt": f"Losses of {len(rows)} rows over {_end(rows)} steps, {facet.title}, and their deviations from the reference.",
+        "alt": f"Losses of {count(len(rows), 'row')} over {count(_end(rows), 'step')}, {facet.title}, and their deviations from "
+        "the reference.",
         "title": facet.title,
         "losses": drawn["losses"],
         "deviations": drawn.get("deviations"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from samestep.common import memory
+from samestep.common.errors import count
 from samestep.common.ledger import Footprint
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.axes import AxisScale, in_bytes
@@ -78,7 +79,8 @@ def plot(facet: Facet) -> Plot | None:
     drawn = [Line(entry, _marks(axis, each), _said(each), _about(each, len(r.processes))) for entry, each, r in devices]
     fullest = max(devices, key=lambda device: _total(device[1].measured))
     most = size(_total(fullest[1].measured))
-    alt = f"Memory of a device by class, {len(facet.rows)} rows, {facet.title}; the longest bar, {most}, is of {fullest[0].name}."
+    rows = count(len(facet.rows), "row")
+    alt = f"Memory of a device by class, {rows}, {facet.title}; the longest bar, {most}, is that of {fullest[0].name}."
     return Plot(alt, facet.title, axis, f"{unit} of a device", drawn, "bytes")
 
 
@@ -86,10 +88,10 @@ def _total(parts: Sequence[int | None]) -> int:
     return sum(part or 0 for part in parts)
 
 
-def _about(each: DeviceBytes, count: int) -> str:
+def _about(each: DeviceBytes, num_devices: int) -> str:
     """Returns the devices that a line shows, in words; "" for a single device."""
-    if len(each.devices) == count:
-        return "" if count == 1 else f"each of {count} devices"
+    if len(each.devices) == num_devices:
+        return "" if num_devices == 1 else f"each of {num_devices} devices"
     first, last = each.devices[0], each.devices[-1]
     if len(each.devices) == 1:
         return f"device {first}"

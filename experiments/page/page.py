@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from samestep.common.errors import name_some
+from samestep.common.errors import count, name_some
 from samestep.common.files.reading import read_text
 from samestep.experiments.page import (
     losses,
@@ -21,7 +21,6 @@ from samestep.experiments.page import (
 )
 from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.rendering import HERE, assembled
-from samestep.experiments.printing.text import count
 
 _NAMED = 3
 """The most comparisons that the title names."""

@@ -8,11 +8,12 @@ from markupsafe import Markup
 
 from samestep.common.catalog import cells
 from samestep.common.cell import Cell
+from samestep.common.errors import count
 from samestep.common.judging.parity import bound_of
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.rendering import render
-from samestep.experiments.printing.text import count, marked, sharing
+from samestep.experiments.printing.text import marked, sharing
 
 _ORDERS = 5
 """A deviation that is this many orders of magnitude below its bound has the palest colour."""

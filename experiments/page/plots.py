@@ -156,7 +156,7 @@ def _numbers(line: Line) -> dict[str, str]:
         for key, ending in (("data-value", ""), ("data-low", "from"), ("data-high", "to"))
         if (value := mark.data.get(key)) is not None
     ]
-    return {name: f"{value:,}" if isinstance(value, int) else f"{value:.6g}" for name, value in values}
+    return {name: f"{value:,}" if isinstance(value, int) else f"{value:,.6g}" for name, value in values}
 
 
 _NAMES = {

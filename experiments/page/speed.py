@@ -2,6 +2,7 @@
 
 from markupsafe import Markup
 
+from samestep.common.errors import count
 from samestep.common.judging.speed_comparison import NOT_SEPARATED
 from samestep.experiments.comparing.quantities import SPEED, VERDICT
 from samestep.experiments.comparing.speeds import MeasuredRow
@@ -29,7 +30,9 @@ def plot(facet: Facet) -> Plot | None:
     ends = [end for median, _, row in timed for end in (median, *(range_of(row) or ()))]
     axis = fitting(ends, spell_tick)
     drawn = [Line(entry, _marks(axis, median, entry, row), _said(row)) for median, entry, row in timed]
-    alt = f"Examples per second of {len(timed)} rows, {facet.title}; {timed[0][1].name} has the largest median."
+    alt = (
+        f"Examples per second of {count(len(timed), 'row')}, {facet.title}; {timed[0][1].name} has the largest median."
+    )
     unit = "examples per second" + (", logarithmic" if axis.is_log else "")
     return Plot(alt, facet.title, axis, unit, drawn, "examples per second")
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from samestep.common.errors import count
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.step_parts import PARTS
 from samestep.experiments.comparing.quantities import NO_PARTS, STEP_PARTS
@@ -13,7 +14,7 @@ from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.memory import UNKNOWN
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
 from samestep.experiments.printing.columns import is_faster
-from samestep.experiments.printing.text import count, short
+from samestep.experiments.printing.text import short
 
 _SLOWER = 1.5
 """A row gets a sentence if its step takes at least this multiple of the fastest row's."""
@@ -79,7 +80,7 @@ def _marks(axis: AxisScale, result: RunResult) -> list[Mark]:
     ends = list(itertools.accumulate(parts.values(), initial=0.0))
     places = zip(parts.items(), ends, ends[1:], strict=False)
     return [
-        mark(f"bar measured {_kind(name)}", axis, start, end, {"data-value": float(f"{part:.4g}")})
+        mark(f"bar measured {_kind(name)}", axis, start, end, {"data-value": float(f"{part:.4g}")}, name)
         for (name, part), start, end in places
         if part
     ]

@@ -6,7 +6,7 @@ from collections import Counter
 
 from markupsafe import Markup
 
-from samestep.common.errors import name_some
+from samestep.common.errors import count, name_some
 from samestep.common.judging.speed_comparison import LEAST_ROUNDS
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.confound_report import explain_confounds
@@ -22,7 +22,7 @@ from samestep.experiments.printing import tables
 from samestep.experiments.printing.against_report import write_report
 from samestep.experiments.printing.aot_report import compiled
 from samestep.experiments.printing.columns import explain_emulations, explain_misses, is_faster
-from samestep.experiments.printing.text import count, short
+from samestep.experiments.printing.text import short
 
 SYMBOLS = {SAME: "✓", MISSED: "✗", FAILED: "✗", NOT_JUDGED: "–"}
 """The symbol of a status, so colour is never its only sign."""
@@ -61,7 +61,7 @@ def _headline(loaded: Loaded) -> str:
     """Returns the main sentence: what is not green, or how far all judged rows are from the reference."""
     titled = [(f"{group.title}: " if loaded.groups[1:] else "", headline(group.comparison)) for group in loaded.groups]
     found = [f"{title}{said}" for title, said in titled if said]
-    more = f" {len(found) - _SHOWN} more are not green." if found[_SHOWN:] else ""
+    more = f" {len(found) - _SHOWN} more did not pass." if found[_SHOWN:] else ""
     unread = f" {count(len(loaded.problems), 'directory')} could not be read." if loaded.problems else ""
     if found:
         return " ".join(found[:_SHOWN]) + more + unread
@@ -70,7 +70,8 @@ def _headline(loaded: Loaded) -> str:
     if not judged:
         return f"No row was judged, so nothing is known about their steps.{unread}"
     if len(judged) < len(rows):
-        which = f"{len(judged)} of {len(rows)} rows were judged, and {'all of them' if judged[1:] else 'that one'}"
+        are, which = ("were", "all of them") if judged[1:] else ("was", "that one")
+        which = f"{len(judged)} of {len(rows)} rows {are} judged, and {which}"
     else:
         which = "Every row" if judged[1:] else judged[0].cell
     return f"{which} took the same step as {'their' if 'all' in which else 'its'} reference.{unread}"

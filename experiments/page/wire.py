@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from samestep.common.costs.textbook import formulas
-from samestep.common.errors import SamestepError
+from samestep.common.errors import SamestepError, count
 from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.quantities import SENT
@@ -46,7 +46,8 @@ def plot(facet: Facet) -> Plot | None:
     )
     drawn = [Line(row[0], _marks(axis, *row), _said(*row)) for row in trained]
     most = max(trained, key=lambda row: row[2])
-    alt = f"Bytes sent in a step by {len(trained)} rows, {facet.title}; {most[0].name} sends most: {size(most[2])}."
+    rows = count(len(trained), "row")
+    alt = f"Bytes sent in a step by {rows}, {facet.title}; {most[0].name} sends the most, {size(most[2])}."
     return Plot(alt, facet.title, axis, f"{unit} sent in a step, by all processes", drawn, "bytes")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from samestep.common.errors import count
 from samestep.common.judging.repetition import CHANGED, EQUAL
 from samestep.experiments.comparing.against import Against, RowDifference
 from samestep.experiments.comparing.quantities import SPEED
@@ -40,7 +41,7 @@ def _losses(row: RowDifference) -> str:
     if row.differing and found.verdict != CHANGED:
         return "NOT BIT-EQUAL " + ("in the final state" if found.step is None else f"from step {found.step}")
     if found.verdict == EQUAL:
-        return f"{EQUAL}, {found.steps} steps"
+        return f"{EQUAL}, {count(found.steps, 'step')}"
     return f"CHANGED at step {found.step}" if found.verdict == CHANGED else f"{found.verdict}, from step {found.step}"
 
 

@@ -156,10 +156,10 @@ def speed_column(rows: Sequence[MeasuredRow]) -> list[Column[MeasuredRow]]:
     """
     median = Column(SPEED.name, SPEED.text, SPEED.meaning)
     if not any(map(_interval, rows)):
-        spread = "[the slowest..the fastest]; another run may lie outside"
+        spread = "[slowest..fastest]; another run may lie outside"
         return [median, Column("[spread]", _spread, spread, drop_priority=4, is_detail=True)]
     rounds = dataclasses.replace(median, meaning="the median over the rounds")
-    predicted = "[the range that would hold the median of a later comparison, in 95 of 100 cases]"
+    predicted = "[the range that contains the median of a later comparison in 95 of 100 cases]"
     return [rounds, Column("[95 %]", _interval, predicted, drop_priority=1, is_detail=True)]
 
 

@@ -4,12 +4,12 @@ import math
 import shlex
 from collections.abc import Sequence
 
-from samestep.common.errors import printable
+from samestep.common.errors import count, printable
 from samestep.common.judging.recorded.verdict import EXACT, RecordedVerdict, TensorRow
 from samestep.common.mistakes.mistake import of_norm
 from samestep.experiments.printing.column_table import Column, table
 from samestep.experiments.printing.formats import Case, Document
-from samestep.experiments.printing.text import bullets, count, fill, paragraphs, screen_width
+from samestep.experiments.printing.text import bullets, fill, paragraphs, screen_width
 from samestep.experiments.recording.diffing import Diffed
 from samestep.experiments.recording.reruns import Reruns
 

@@ -1,11 +1,12 @@
 """The ledger of a step as a table: every quantity measured, predicted, and by the textbooks."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from samestep.common import memory
-from samestep.common.costs.textbook import formulas
+from samestep.common.costs.textbook import LETTERS, formulas
 from samestep.common.ledger import Ledger
 from samestep.common.strategy import Formula, Run
 from samestep.experiments.printing.text import bullets, github, screen_width, size
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 
 _MEMORY = (*memory.STORED, memory.STATE, memory.ACTIVATIONS)
 _MEANINGS = (
-    "bytes of memory: of the device that holds most; state is parameters, gradients, optimizer state and residuals",
-    "bytes of an operation: what the first rank or device hands over in a step, and in how many operations",
-    "sent: what all processes put on the wire in a step, framing included; between the devices of one process there is no wire",
+    "memory: of the fullest device; state is parameters, gradients, optimizer state and residuals",
+    "an operation along an axis: the bytes that the first rank or device hands over in a step, and the number of operations",
+    "sent: what all processes put on the wire in a step, with framing; between the devices of one process there is no wire",
 )
 _SECONDS_MEAN = (
-    "busy: the processor time of the first process in the observed step, which observing makes longer; "
+    "busy: the processor time of the first process in the observed step, which takes longer because it is observed; "
     "idle: the rest of that step on its devices"
 )
 
@@ -87,8 +88,15 @@ def ledger_table(
     kept = [n for n, header in enumerate(headers) if measured or header not in ("measured", "error")]
     table = github([headers[n] for n in kept], [[row[n] for n in kept] for row in rows], width)
     lines = [f"textbook, {f.quantity}: {f.text} ({f.source})" for f in textbook]
+    lines += [f"letters of the textbooks: {_say_letters(textbook)}"] if textbook else []
     lines += [*_MEANINGS, _SECONDS_MEAN] if seconds else _MEANINGS
     return f"{table}\n\n{bullets(lines, width)}"
+
+
+def _say_letters(textbook: Sequence[Formula]) -> str:
+    """Returns the meanings of the letters in some formulas."""
+    used = {letter for formula in textbook for letter in re.findall("[A-Za-zΨκ]+", formula.text)}
+    return ", ".join(f"{letter} = {meaning}" for letter, meaning in LETTERS.items() if letter in used)
 
 
 def quantities(ledger: Ledger) -> dict[str, Amount]:

@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from samestep.common.errors import name_some
+from samestep.common.errors import count, name_some
 from samestep.common.workload.models.description import Description
 from samestep.common.workload.models.spec import ArraySpec, Param
 from samestep.experiments.printing.column_table import Column, table
 from samestep.experiments.printing.formats import Case, Document
-from samestep.experiments.printing.text import count, fill, paragraphs, screen_width, shape
+from samestep.experiments.printing.text import fill, paragraphs, screen_width, shape
 
 _MOST_NAMED = 5
 _REDUCED = {

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
+from samestep.common.errors import count
 from samestep.common.judging.scaling_fit import LEAST_POINTS, amdahl_limit
 from samestep.experiments.comparing.quantities import SPEED
 from samestep.experiments.comparing.scaling import EXPECTED, Scaling, ScalingPoint
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
 from samestep.experiments.printing.column_table import Column, explained
 from samestep.experiments.printing.host_table import spell_sum
-from samestep.experiments.printing.text import count, fill, paragraphs, sharing, short, spell
+from samestep.experiments.printing.text import fill, paragraphs, sharing, short, spell
 
 Line = tuple[Scaling, ScalingPoint]
 """A line of the table: a row, and one of its numbers of devices."""
@@ -41,20 +42,20 @@ COLUMNS: tuple[Column[Line], ...] = (
     Column(
         "in flight",
         lambda line: spell(line[1].communication, ".0%"),
-        "the share of a step in which gradients are sent",
+        "the time that gradients are in flight in the first steps, as a share of the median step",
         4,
     ),
     Column(
         "(exposed)",
         lambda line: f"({spell(line[1].exposed, '.0%')})" if line[1].exposed is not None else "",
-        "(and nothing is computed meanwhile)",
+        "(of it, the time outside of the backward pass)",
         4,
         True,
     ),
     Column(
         "textbook",
         lambda line: "" if line[1].textbook is None else f"{line[1].textbook:g}x",
-        "what textbooks give for data parallelism on 2, 4 and 8 GPUs",
+        "the speed-up of data parallelism on 2, 4 and 8 GPUs in textbooks",
         1,
     ),
 )

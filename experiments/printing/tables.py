@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from samestep.common.catalog import strategy_info
+from samestep.common.errors import count
 from samestep.common.features.used import spell_switched
 from samestep.common.flags import split_spelling
 from samestep.common.request import ORACLE
@@ -22,11 +23,11 @@ from samestep.experiments.printing.columns import (
     explain_misses,
     shared_columns,
 )
-from samestep.experiments.printing.text import bullets, count, fill, github, paragraphs, screen_width, sharing
+from samestep.experiments.printing.text import bullets, fill, github, paragraphs, screen_width, sharing
 
 EXCEPTIONS = 3
 """A common value with at most this many exceptions is in the caption and not in a column."""
-IMPORT_INCLUDED = "the import of the framework included"
+IMPORT_INCLUDED = "including the import of the framework"
 
 
 def comparison(
@@ -50,7 +51,9 @@ def comparison(
     rows: list[Line] = [*measured, *failures]
     reference = next((row.name for row in measured if row.speed.is_reference), "")
     # Processes that an engine starts import the framework themselves.
-    startup = IMPORT_INCLUDED if any(row.result.hosts for row in measured) else "the frameworks imported before"
+    startup = (
+        IMPORT_INCLUDED if any(row.result.hosts for row in measured) else "with frameworks that were imported before"
+    )
     found = columns_of_lines(columns(varying, measured, startup, reference))
     every = filled([each for each in found if each.header not in leave_out], rows)
     shown = fit(every, rows, None if wide else width)
@@ -104,7 +107,7 @@ def caption(measured: Sequence[MeasuredRow], width: int | None = None) -> str:
     same = [values[0] for values in said if len(set(values)) == 1 and values[0]]
     line = (
         f"`{title(_shared_workload(trained), first.config.data)}`: {', '.join(same)}, "
-        f"{cores} core{'s' if cores > 1 else ''} of {first.machine['cpu']}."
+        f"{count(cores, 'core')} of {first.machine['cpu']}."
     )
     called = {METRIC.name: first.metric_name.replace("_", " ")}
     found = {called.get(c.header, c.header): _in_common(c, measured) for c in shared_columns(measured)}

@@ -166,16 +166,6 @@ def bullets(lines: Iterable[str], width: int | None = None) -> str:
     return "\n".join(fill(f"* {line}", width, "  ") for line in lines)
 
 
-def count(number: int, noun: str) -> str:
-    """Returns a number of things: "1 core", "2 cores".
-
-    Args:
-        number: The number.
-        noun: The noun in the singular, whose plural is regular.
-    """
-    return f"1 {noun}" if number == 1 else f"{number} {re.sub('(?<=[^aeiou])y$', 'ie', noun)}s"
-
-
 def shape(sizes: Iterable[int]) -> str:
     """Returns the shape of an array for a table, as in [32,20], without a space at which a narrow cell would be broken."""
     return f"[{','.join(map(str, sizes))}]"
@@ -187,6 +177,22 @@ def size(count: float | None) -> str:
         return "" if count is None else f"{count:.0f} B"
     power = min(len(UNITS) - 1, int(math.log(abs(count), 1024)))
     return f"{count / 1024**power:.1f} {UNITS[power]}"
+
+
+def decimal_size(count: float) -> str:
+    """Returns bytes in the largest fitting decimal unit, as vendors state the memory of a device: 64.9 GB, 539 kB."""
+    power = next((each for each in (4, 3, 2, 1) if count >= 1000**each), 0)
+    return f"{plain_number(count / 1000**power)} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """Returns a share in percent, as in 12 %.
+
+    Args:
+        share: The share; a small one is not rounded to zero.
+        digits: The number of digits after the decimal point.
+    """
+    return "less than 1 %" if not digits and 0 < share < 0.01 else f"{100 * share:.{digits}f} %"
 
 
 def common_unit(counts: Iterable[float]) -> str:

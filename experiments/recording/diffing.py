@@ -69,7 +69,7 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
         if not rounds_more(a.run, b.run):
             return _by_reruns_of_b(a, b, length, why)
     first = first or judge(a.run, b.run)
-    return Diffed(first, a, b, (f"A cannot be run again, so nothing measured how far rounding takes it: {why}.",))
+    return Diffed(first, a, b, (f"A cannot be run again, so the effect of rounding was not measured: {why}.",))
 
 
 def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
@@ -95,7 +95,7 @@ def _as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
         measured = measure_both(a.run, runs, b.run, of_b if needs_b else [], pairing)
         return Diffed(judge(a.run, b.run, measured), a, b), measured
     derived = Yardstick.derived(a.run.header, b.run.header, pairing)
-    lacks = f"{'B' if runs else 'A'} holds no reruns, so nothing measured how far rounding takes it"
+    lacks = f"{'B' if runs else 'A'} holds no reruns, so the effect of rounding was not measured but estimated"
     return Diffed(judge(a.run, b.run, derived), a, b, () if is_float64 else (lacks,)), derived
 
 
@@ -193,7 +193,7 @@ def _by_reruns_of_a(a: Reruns, b: Reruns, length: int) -> Diffed:
     try:
         of_b = perturbed(b, SEEDS, length)
     except SamestepError as error:
-        noted = f"nothing measured how far B's rounding takes it: {str(error).removesuffix('.')}."
+        noted = f"the effect of B's rounding was not measured: {str(error).removesuffix('.')}."
         return Diffed(judge(a.run, b.run), a, b, (noted,))
     return Diffed(judge_by_reruns(a.run, b.run, runs, of_b), a, b)
 

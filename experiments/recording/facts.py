@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, count
 from samestep.common.files.reading import Unreadable, open_plain
-from samestep.common.mistakes.mistake import counted, few
+from samestep.common.mistakes.mistake import few
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import INITIAL, RecordedStep, RecordHeader, rank_files
@@ -172,7 +172,7 @@ def facts_of(out: Path) -> list[str]:
     if (seen := read_facts(out)) is None:
         return []
     tensors, ranks = len(seen.headers[0].tensors), len(seen.headers)
-    lines = [f"recorded {counted(seen.steps, 'step')}, {counted(ranks, 'rank')}, {counted(tensors, 'tensor')} in {out}"]
+    lines = [f"recorded {count(seen.steps, 'step')}, {count(ranks, 'rank')}, {count(tensors, 'tensor')} in {out}"]
     if ranks < seen.headers[0].world:
         lines.append(f"only {ranks} of {seen.headers[0].world} processes took a step.")
     found = _of_replicas(seen), seen.exchange.lines(), _of_data(seen), seen.passes.lines(), _of_training(seen)
@@ -181,7 +181,7 @@ def facts_of(out: Path) -> list[str]:
 
 def _of_replicas(seen: RecordFacts) -> Iterator[str]:
     for name, (step, rank) in itertools.islice(seen.drifted.items(), 1):
-        more = f" and {counted(len(seen.drifted) - 1, 'other tensor')}" if len(seen.drifted) > 1 else ""
+        more = f" and {count(len(seen.drifted) - 1, 'other tensor')}" if len(seen.drifted) > 1 else ""
         yield f"replicas differ: since step {step}, {name}{more} on ranks 0 and {rank}; their initial weights were the same."
 
 
@@ -195,18 +195,18 @@ def _of_data(seen: RecordFacts) -> Iterator[str]:
 
 def _of_training(seen: RecordFacts) -> Iterator[str]:
     if seen.skipped:
-        yield f"the gradient scaler skipped {counted(len(seen.skipped), 'step')}, first step {seen.skipped[0]}."
+        yield f"the gradient scaler skipped {count(len(seen.skipped), 'step')}, first step {seen.skipped[0]}."
     if seen.used_again:
         yield (
-            f"{counted(len(seen.used_again), 'step')} had no backward pass, first step {seen.used_again[0]}: the optimizer "
+            f"{count(len(seen.used_again), 'step')} had no backward pass, first step {seen.used_again[0]}: the optimizer "
             "updated again with the gradients of the step before."
         )
     if seen.evaluated:
         yield (
-            f"the model was trained in evaluation mode at {counted(len(seen.evaluated), 'step')}, first at step "
+            f"the model was trained in evaluation mode at {count(len(seen.evaluated), 'step')}, first at step "
             f"{seen.evaluated[0]}; dropout and running statistics, if it has any, were off."
         )
-    within = "" if seen.looked_at == seen.steps else f" at the {counted(seen.looked_at, 'step')} that were looked at"
+    within = "" if seen.looked_at == seen.steps else f" at the {count(seen.looked_at, 'step')} that were looked at"
     unmoved = seen.names(seen.has_moved)  # a target network moves without a gradient
     lacking = [name for name in seen.names(seen.has_gradient) if name in unmoved] if seen.looked_at else []
     if lacking:

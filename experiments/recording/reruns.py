@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from samestep.common.errors import ConfigError, ParityFailed, Unavailable, WorkerFailed
+from samestep.common.errors import ConfigError, ParityFailed, Unavailable, WorkerFailed, count
 from samestep.common.files.removing import discard, discard_all
 from samestep.common.files.writing import make_folder
 from samestep.common.judging.recorded.repeating import judge_again
@@ -165,7 +165,7 @@ class Reruns:
         if why := why_not_again(self.run.header):
             raise Unavailable(why)
         self._tell()
-        self._say(f"is run again: {name}, {options.stop_after} steps ...")
+        self._say(f"is run again: {name}, {count(options.stop_after or 0, 'step')} ...")
         directory = first_new(lambda: self._next(name))  # another diff may run the same record again
         try:
             self._run(dataclasses.replace(options, out=str(directory)))

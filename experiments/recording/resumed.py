@@ -15,7 +15,7 @@ from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.steps.recorded_run import ReadAnew, RecordedRun, RunStep, digest_of, own_rows
 
-_UNMEASURED = "reruns begin at the start of a command, so nothing measured how far rounding takes these steps"
+_UNMEASURED = "reruns begin at the start of a command, so the effect of rounding on these steps was not measured"
 
 
 def _after(steps: Iterable[RunStep], number: int) -> Iterator[RunStep]:

@@ -234,12 +234,12 @@ def test_a_giant_that_fits_nowhere_is_told_by_how_much_and_on_how_many_devices(
     assert predict.main(["--workload", "llama-65b", "--devices", "16", "--device-memory", "80GiB"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     found = samestep.predict("torch:fsdp", workload="llama-65b", devices=16).rows[0]
-    assert "No row fits." in told
+    assert "No strategy fits." in told
     best = min(
         samestep.predict(workload="llama-65b", devices=16).rows,
         key=lambda row: (not row.knows_activations, row.needed_bytes),
     )
-    assert f"{best.cell} does not fit 80.0 GiB: a device needs up to {size(best.needed_bytes)}" in told
+    assert f"{best.cell} does not fit in 80.0 GiB: a device needs up to {size(best.needed_bytes)}" in told
     larger = where_it_fits(found, memory := 2 * 2**40)
     assert larger is not None
     assert larger.fits(memory) == "yes"

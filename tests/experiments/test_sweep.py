@@ -30,7 +30,7 @@ def test_several_names_vary_together_and_what_has_no_layout_says_why(capsys: pyt
     lines = [line for line in told.splitlines() if line.startswith("| ")]
     assert len(lines) == 1 + 4
     assert "MFU" in lines[0] and "days" not in lines[0]
-    caption = "of synthetic-gpt+layers=2+width=64+heads=4+vocabulary=64 on A100"
+    caption = "of synthetic-gpt+layers=2+width=64+heads=4+vocabulary=64 for each"
     assert caption in " ".join(told.split())  # neither of its contexts
     assert "context=64, batch_size=7: no strategy can take it" in " ".join(told.split())
 

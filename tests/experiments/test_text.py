@@ -4,14 +4,16 @@ import shlex
 
 import pytest
 
+from samestep.common.errors import count
 from samestep.experiments.printing.column_table import Column, cells, fit
 from samestep.experiments.printing.command_lines import wrap_command
 from samestep.experiments.printing.text import (
     PIPED_WIDTH,
     common_unit,
-    count,
+    decimal_size,
     github,
     in_unit,
+    percent,
     percent_off,
     screen_width,
     short,
@@ -130,6 +132,8 @@ def test_a_byte_count_is_rounded_before_its_digits_are_counted(count: float) -> 
         (2, "directory", "2 directories"),
         (1, "directory", "1 directory"),
         (3, "day", "3 days"),
+        (2, "process", "2 processes"),
+        (1200, "micro-batch", "1,200 micro-batches"),
     ],
 )
 def test_a_number_of_things_has_its_plural(number: int, noun: str, text: str) -> None:
@@ -156,3 +160,19 @@ def test_a_column_that_is_empty_in_every_row_is_left_out_at_any_width() -> None:
     name = COLUMNS[0]
     assert fit([name, empty, none, COLUMNS[1]], [("a", 1), ("b", 2)], None) == [name, COLUMNS[1]]
     assert fit([name, empty, detail], [("a", 1)], None) == [name, empty, detail]  # the detail continues its cell
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(64.92e9, "64.9 GB"), (216_900, "217 kB"), (999, "999 B"), (1e9, "1 GB"), (1e6, "1 MB"), (2.5e15, "2,500 TB")],
+)
+def test_memory_of_a_device_has_the_decimal_unit_that_fits(size: float, text: str) -> None:
+    assert decimal_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "text"),
+    [(0.12345, 0, "12 %"), (0.12345, 1, "12.3 %"), (0.0, 0, "0 %"), (0.004, 0, "less than 1 %"), (0.004, 1, "0.4 %")],
+)
+def test_a_share_in_percent_is_not_rounded_to_zero(share: float, digits: int, text: str) -> None:
+    assert percent(share, digits) == text

@@ -26,7 +26,8 @@ def test_the_share_of_the_peak_is_that_of_the_published_formula():
     assert found.flops_utilization == pytest.approx(expected, rel=1e-5)  # the formula leaves out the lookup of tokens
     assert (
         found.say_rate()
-        == f"That is 98,304 tokens a second, {100 * expected:.0f} % of the peak (MFU, with attention counted in full)."
+        == f"That is 98,304 tokens per second and {100 * expected:.0f} % of the peak FLOP/s of the devices (MFU, with "
+        "attention counted in full)."
     )
 
 
@@ -59,5 +60,5 @@ def test_what_has_no_cost_is_refused(workload, training, reason):
 def test_an_advice_says_what_its_first_layout_comes_to(capsys):
     main(["--workload", "llama3-8b", "--nodes", "4", "--tokens", "1e12", "--price", "2"])
     printed = " ".join(capsys.readouterr().out.split())
-    assert "of the peak (MFU, with attention counted in full). 1 trillion tokens take" in printed
+    assert "of the devices (MFU, with attention counted in full). 1 trillion tokens take" in printed
     assert "which cost" in printed

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.cell import Cell
-from samestep.common.errors import Unavailable, WorkerFailed
+from samestep.common.errors import Unavailable, WorkerFailed, count
 from samestep.common.judging.attribution import blame_model
 from samestep.common.judging.conclusion import conclude_missed, explain_missed
 from samestep.common.judging.parity import Attribution
@@ -20,7 +20,6 @@ from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.page.loaded import Loaded, make_group
 from samestep.experiments.page.page import page
-from samestep.experiments.printing.text import count
 from tests.experiments.comparisons import MISSED, TRAINED, UNJUDGED, Outcome, make_up
 from tests.page import runs
 from tests.results import leave, made

@@ -46,7 +46,7 @@ def test_healthy_records_show_the_step_that_differs_most(pairs: dict[str, list[P
 
 
 def test_without_reruns_unit_roundoffs_stand_for_rounding(pairs: dict[str, list[Path]]) -> None:
-    lacks = "A holds no reruns, so nothing measured how far rounding takes it"
+    lacks = "A holds no reruns, so the effect of rounding was not measured but estimated"
     assert lacks in page_of_pair([pairs[name][1] for name in ("healthy", "sum_for_mean")])
     assert lacks not in page_of_pair(pairs["healthy"][::-1])  # those of B are as good
 

@@ -188,7 +188,7 @@ def test_results_without_deviations_are_reported(told: Told) -> None:
     assert told(DATA)[0] == 0
     written = Path("report.html").read_text()
     assert "5e-07" in written or "1e-07" in written
-    assert "These results hold no deviation of single steps" in written
+    assert "These results have no deviations of single steps" in written
 
 
 def test_runs_of_different_workloads_are_kept_apart(told: Told, tmp_path: Path) -> None:

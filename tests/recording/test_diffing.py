@@ -116,7 +116,7 @@ def test_what_is_kept_judges_a_run_of_fewer_digits_only_with_its_own_reruns(tmp_
     for holder, lacks in ((a, "A"), (b, "B")):
         found, yardstick = judge_as_kept(a, b)
         assert not yardstick.is_measured and found.verdict.kind == "unknown"
-        assert found.notes == (f"{lacks} holds no reruns, so nothing measured how far rounding takes it",)
+        assert found.notes == (f"{lacks} holds no reruns, so the effect of rounding was not measured but estimated",)
         holder.perturbed(range(4), 6)
     found, yardstick = judge_as_kept(a, b)
     assert yardstick.is_measured and not found.notes

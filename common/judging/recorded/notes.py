@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterator
 
+from samestep.common.errors import count
 from samestep.common.judging.recorded.bounds import Bound, one_sided
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.groups import trained_apart
 from samestep.common.mistakes.microbatches import goes_on
-from samestep.common.mistakes.mistake import counted, few, spell
+from samestep.common.mistakes.mistake import few, spell
 
 UNSEEN = "from step {} on, the loss differs and no tensor was looked at, so nothing is said of it: record every step (--every 1)"
 
@@ -101,7 +102,7 @@ def _unlike_steps(evidence: Evidence) -> Iterator[str]:
 def _written(evidence: Evidence) -> Iterator[str]:
     """Yields a note on weights that were overwritten after an update, if the update itself is unknown."""
     counts = {"A": evidence.a.written, "B": evidence.b.written}
-    writes = [f"{who} wrote {counted(count, 'tensor')}" for who, count in counts.items() if count]
+    writes = [f"{who} wrote {count(number, 'tensor')}" for who, number in counts.items() if number]
     if writes and evidence.phase == "update" and not evidence.updates:
         said = " and that of ".join(writes)
         yield f"after the update, the script of {said}; whether the updates themselves differ is not known"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.errors import ConfigError, WorkerFailed, count
 from samestep.common.files.writing import open_directory
 from samestep.common.request import Launch
 from samestep.common.run import as_config
@@ -77,7 +77,7 @@ class Attempts:
                 begin(now, self.launch, progress, environment)
                 return now
             except _TriesAll:
-                following, why = self.run, f"continues with {self.run.num_devices} devices again"
+                following, why = self.run, f"continues with {count(self.run.num_devices, 'device')} again"
             except WorkerFailed as error:
                 if not left:
                     raise

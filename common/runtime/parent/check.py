@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from samestep.common.catalog import framework_info, require_row
-from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.errors import ConfigError, Unavailable, count
 from samestep.common.files.reading import memory_bytes
 from samestep.common.request import DTYPES, Launch
 from samestep.common.runtime.checkpoints.committed import find_folders
@@ -128,7 +128,7 @@ def _check_start(run: Run, start_from: str) -> str:
     state = read_start(run, start_from)
     if state.local and len(state.local) != run.num_devices:
         kept = ", ".join(dict.fromkeys(name.partition("/")[0] for arrays in state.local for name in arrays))
-        return f"{given} has local state ({kept}) of {len(state.local)} devices; on {run.num_devices} it is reset."
+        return f"{given} has local state ({kept}) of {count(len(state.local), 'device')}; on {run.num_devices} it is reset."
     return ""
 
 

@@ -11,7 +11,7 @@ class LocalStepsFlags:
 
     local_steps: int | None = flag(
         None,
-        "each rank takes so many steps alone, on its own shard of the batch and with its own optimizer state; then the ranks"
+        "each rank takes this many steps alone, on its own shard of the batch and with its own optimizer state; then the ranks"
         " average how far their weights moved (local SGD, DiLoCo; default: gradients are summed in every step)",
         least=1,
         most=MAX_STEPS,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, count
 from samestep.common.features.used import buffers_of, exchange_within
 from samestep.common.flags import spell_flag
 from samestep.common.ledger import Send
@@ -68,7 +68,8 @@ def refuse_launch(run: Run) -> None:
     steps = run.techniques.local_steps or 1
     if steps > run.steps:
         raise ConfigError(
-            f"--local-steps {steps} is more than the run's {run.steps} steps; give at most {run.steps}, or --steps {steps}."
+            f"--local-steps {steps} is more than the run's {count(run.steps, 'step')}; give at most {run.steps}, or --steps "
+            f"{steps}."
         )
     if run.steps % steps:
         below = run.steps // steps * steps

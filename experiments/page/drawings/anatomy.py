@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element
 
 from samestep.common import memory
+from samestep.common.errors import count
 from samestep.common.ledger import PHASES, Footprint
 from samestep.common.strategy import Run
 from samestep.experiments.page.drawings.device_bars import CLASSES, device_names, held_from, share, whole_bytes, word
 from samestep.experiments.page.drawings.svg import drawing, put, write
 from samestep.experiments.page.drawings.transfer_marks import amount, dots, transfer_mark
 from samestep.experiments.page.drawings.transfers import DrawnTransfer, transfers
-from samestep.experiments.printing.text import count, marked, sharing
+from samestep.experiments.printing.text import marked, sharing
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult  # it needs NumPy

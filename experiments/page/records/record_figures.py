@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from samestep.common.errors import count
 from samestep.common.frameworks import FRAMEWORKS
 from samestep.common.judging.recorded.differences import THRESHOLD
 from samestep.experiments.page.axes import AxisScale, linear, logarithmic
@@ -112,10 +113,10 @@ def projection_figure(pair: GatheredPair) -> RecordFigure | None:
     left = len([each for each in pair.tensors if each.norm and not each.is_rounding]) - len(drawn)
     meaning = (
         f"Each tensor's {what} at step {pair.step} as eight projections, in units of the tensor's norm in A. On the dashed "
-        "line B equals A. Along another line B is a multiple of A; scattered, it is something else."
-        + (f" {left} more tensors are not drawn." if left > 0 else "")
+        "line, B equals A. Along another line, B is a multiple of A; scattered points mean that it is not."
+        + (f" {count(left, 'more tensor')} {'is' if left == 1 else 'are'} not drawn." if left > 0 else "")
     )
-    alt = f"{len(dots)} projections of {len(drawn)} tensors, B by A."
+    alt = f"{count(len(dots), 'projection')} of {count(len(drawn), 'tensor')}, B by A."
     key = [(FIRST, "within rounding"), ("bad", "differs")]
     panel = Panel(axis, axis, ("A", "B"), alt, [line], dots=dots)
     return RecordFigure(f"Projections at step {pair.step}", meaning, key, panel)
@@ -148,7 +149,7 @@ def _by_step(
         for name, points in drawn.items()
     ]
     ends = ", ".join(f"{name} {points[-1][1]:.4g}" for name, points in drawn.items())
-    alt = f"{title} by step, {len(drawn)} curves. At the last step: {ends}."
+    alt = f"{title.removesuffix(' by step')} by step, {count(len(drawn), 'curve')}. At the last step: {ends}."
     key = [(kinds[name], name) for name in drawn]
     return RecordFigure(title, meaning, key, Panel(across, up, ("step", unit), alt, curves, levels))
 

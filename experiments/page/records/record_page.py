@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, count
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import RecordHeader, rank_files
 from samestep.experiments.page.records import record_figures
@@ -15,7 +15,6 @@ from samestep.experiments.page.records.gathered import GatheredPair, gather_pair
 from samestep.experiments.page.rendering import assembled, render
 from samestep.experiments.printing.diff_report import diff_document, facts_of_diff, next_step
 from samestep.experiments.printing.formats import write
-from samestep.experiments.printing.text import count
 from samestep.experiments.recording.diffing import judge_as_kept
 from samestep.experiments.recording.facts import facts_of
 from samestep.experiments.recording.reruns import Reruns
@@ -89,7 +88,7 @@ def page_of_pair(paths: Sequence[Path]) -> str:
         *_tensors(pair),
         ("provenance", "Where it comes from", _provenance(sides)),
     ]
-    about = f"Two records, {count(pair.verdict.num_steps, 'step')} compared"
+    about = f"Two records, judged at {count(pair.verdict.num_steps, 'step')}"
     return assembled(" against ".join(path.resolve().name for path in paths), about, sections)
 
 
