@@ -34,6 +34,8 @@ def run(line: str) -> None:
     done = subprocess.run([sys.executable, "-m", "samestep", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told = (
-        r"Rows that can take it: " if arguments[0] == "model" else r"took the \d+ steps of (torch|tf):single in float64"
+        r"Strategies that can train it: "
+        if arguments[0] == "model"
+        else r"took the \d+ steps of (torch|tf):single in float64"
     )
     assert re.search(told, " ".join(done.stdout.split())), done.stdout

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from samestep.common.errors import count
 from samestep.common.files.reading import read_toml
 from samestep.common.seconds import published_rows as published
 from samestep.common.seconds import validation as fitted
@@ -49,9 +50,11 @@ def of_vtrain(rows: Path | None) -> Validation:
     compared = compare(measured, fitted.unseen_machine)
     split = f"Constants were fitted to the {len(carried)} rows that come with samestep. "
     if known:
+        which = f"Of these {count(len(measured), 'row')}, {len(known)} {'is' if len(known) == 1 else 'are'} among them, and each"
+        which = "Each" if known == measured else f"{which} of those"
         split += (
-            f"Of these {len(measured)} rows {len(known)} are among them, and each of those is predicted with the constants of "
-            "another fit, which left out all rows of its model: no row is predicted with constants that have seen it"
+            f"{which} is predicted with the constants of another fit, which left out all rows of its model, so no row is "
+            "predicted with constants that were fitted to it"
         )
     else:
         split += "None of these rows is among them: they are predicted with the constants of the machine files"

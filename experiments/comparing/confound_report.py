@@ -61,8 +61,8 @@ def explain_confounds(rows: Mapping[str, Rounds], reference: str | None, allowed
     }
     stops = _list({cell: split_allowed(every, allowed)[0] for cell, every in found.items()})
     passes = _list({cell: split_allowed(every, allowed)[1] for cell, every in found.items()})
-    stops = [f"Not ranked against {reference}, unless --allow NAME says so:", *stops] if stops else []
-    passes = [f"Ranked against {reference} in spite of this, because of --allow:", *passes] if passes else []
+    stops = [f"Not ranked against {reference}, unless --allow NAME is given:", *stops] if stops else []
+    passes = [f"Ranked against {reference} despite this, because of --allow:", *passes] if passes else []
     return "\n".join(fill(line, indent="  ") for line in [*stops, *passes])
 
 

@@ -3,7 +3,7 @@
 import shlex
 from typing import TYPE_CHECKING
 
-from samestep.common.errors import ParityFailed, SamestepError, Unavailable, WorkerFailed, one_line
+from samestep.common.errors import ParityFailed, SamestepError, Unavailable, WorkerFailed, count, one_line
 from samestep.experiments.comparing.row import FAILED, IMPOSSIBLE, MISSED, NOT_RUN, UNAVAILABLE, Row, say_status
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def find_failure(found: "Comparison") -> SamestepError | None:
     if lacking := [lack for lack in (*(_lack(found, row) for row in found.rows), found.missing) if lack]:
         return Unavailable(*lacking)
     if found.parity and not any(row.is_judged for row in found.rows):
-        return Unavailable("parity was asked for, but no row was judged.")
+        return Unavailable("parity was requested, but no row was judged.")
     if found.against and (lack := found.against.lack(found.required)):
         return Unavailable(lack)
     return None
@@ -50,7 +50,8 @@ def say_missing(found: "Comparison") -> str:
     wanted = sum(1 if row.configuration.is_oracle else found.repeats for row in open_rows)
     missing = wanted - sum(len(row.results) for row in open_rows)
     command = shlex.join(["samestep", "compare", "--resume", str(found.directory), *found.beside])
-    return f"{missing} of {wanted} runs are missing; continue with: {command}" if missing else ""
+    verb = "is" if missing == 1 else "are"
+    return f"{missing} of {count(wanted, 'run')} {verb} missing; continue with: {command}" if missing else ""
 
 
 def _say_failed(rows: list[Row]) -> str:

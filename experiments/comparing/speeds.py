@@ -195,6 +195,6 @@ def _what_it_takes(difference: Difference) -> str:
     interval = f"[{spell_ratio(difference.low or 0)}..{spell_ratio(difference.high or 0)}]"
     rounds = f"{difference.rounds_needed:,}" if difference.rounds_needed else "more than 1,000"
     return (
-        f"{seen} {interval}; {difference.rounds} rounds find {spell_ratio(found)} or {spell_ratio(1 / found)} "
-        f"with 90 % power, and {rounds} would find {seen}."
+        f"{seen} {interval}; {difference.rounds} rounds can detect {spell_ratio(found)} or {spell_ratio(1 / found)} "
+        f"with 90 % power, and {rounds} rounds could detect {seen}."
     )

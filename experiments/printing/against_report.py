@@ -66,8 +66,8 @@ def _notes(against: Against) -> list[str]:
     lines += _grouped("bits not judged", {row.cell: row.bits for row in against.rows if row.bits})
     stops = {row.cell: ", ".join(map(str, row.confounds)) for row in compared if row.confounds}
     lines += _grouped("speeds not compared", stops)
-    spite = "speeds compared in spite of it (--allow)"
-    lines += _grouped(spite, {row.cell: ", ".join(map(str, row.allowed)) for row in compared if row.allowed})
+    despite = "speeds compared because of --allow, despite"
+    lines += _grouped(despite, {row.cell: ", ".join(map(str, row.allowed)) for row in compared if row.allowed})
     only = {"only today": against.only_now, f"only in {against.directory}": against.only_then}
     return lines + [f"{where}: {', '.join(names)}" for where, names in only.items() if names]
 

@@ -32,7 +32,7 @@ def _facts(result: RunResult, step: Compiled) -> dict[str, str]:
         "temporaries": size(step.temporary_bytes),
         "code": size(step.code_bytes),
         "memory needed": size(step.needed_bytes),
-        "memory there": gib(step.hbm_bytes),
+        "memory available": gib(step.hbm_bytes),
         "fits": "yes" if step.fits else "NO",
         "FLOP": spell(step.flops, ".3e"),
         "collectives": ", ".join(kinds) or ("none" if step.fits else ""),

@@ -10,7 +10,7 @@ from samestep.experiments.comparing.quantities import METRIC, QUANTITIES, SAME_S
 from samestep.experiments.comparing.quantity import MARK, MOST_MISSED, Quantity
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.column_table import Column
-from samestep.experiments.printing.text import common_unit, explain_emulation, in_unit, marked, short
+from samestep.experiments.printing.text import common_unit, explain_emulation, in_unit, marked, percent, short
 
 Line = MeasuredRow | tuple[str, str]
 """A row with a result, or the name and the status of one without."""
@@ -59,7 +59,9 @@ def explain_misses(rows: Iterable[tuple[str, RunResult]]) -> list[str]:
     ]
     if not told:
         return []
-    return [f"{MARK} the prediction is more than {MOST_MISSED:.0%} off; measured against predicted: {'; '.join(told)}"]
+    return [
+        f"{MARK} the prediction is off by more than {percent(MOST_MISSED)}; the measurement deviates by: {'; '.join(told)}"
+    ]
 
 
 def shared_columns(rows: Sequence[MeasuredRow]) -> list[Column[MeasuredRow]]:

@@ -143,7 +143,7 @@ def next_step(verdict: RecordedVerdict, asked: Sequence[str]) -> str:
         "model": "give both scripts the same model: only then can they start from the same weights and be compared",
         "weights": f"start B as A does: set the same seed in both scripts, or {again} --weights-from A",
         "float64": f"float64 decides, which rounds 500 million times less: {again} --float64",
-        "steps": f"measure how far rounding takes step {step}: {again} --steps {step + 1}",
-        "command": "record A again where its command can be run as it was: then diff measures how far rounding takes it",
+        "steps": f"measure the effect of rounding on step {step}: {again} --steps {step + 1}",
+        "command": "record A again where its command can be repeated, so that diff can measure the effect of rounding",
         "seed": "set A's seeds, so that it repeats itself: nothing can be compared with a run that is different each time",
     }[verdict.need]

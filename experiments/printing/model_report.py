@@ -71,7 +71,7 @@ def _text(found: Understood) -> str:
     size = sum(param.size for _, param in params)
     lines = [f"{found.framework}: {count(size, 'number')} in {count(len(params), 'parameter')}.", *_facts(about)]
     takes = [row for row, why in found.rows.items() if not why]
-    lines.append(f"Rows that can take it: {', '.join(takes) or 'none'}.")
+    lines.append(f"Strategies that can train it: {', '.join(takes) or 'none'}.")
     lines += [why if why.startswith(row) else f"{row}: {why}" for row, why in found.rows.items() if why]
     return paragraphs(table(columns, params, screen_width()), "\n".join(fill(line, indent="  ") for line in lines))
 
@@ -93,7 +93,7 @@ def _facts(about: Description) -> Iterator[str]:
     ignored = "; targets below 0 do not count" if about.ignores else ""
     yield f"Loss: {about.loss}, {_REDUCED[about.reduction]}{ignored}. Metric: {about.metric}."
     if about.returns != "outputs":
-        yield f"It returns {'its own loss' if about.returns == 'loss' else 'several tensors, all of which its loss is given'}."
+        yield f"It returns {'its own loss' if about.returns == 'loss' else 'several tensors, all of which go into its loss'}."
     if about.optimizer is not None:
         groups, rate = count(len(about.optimizer.groups), "group"), f"at rate {about.optimizer.learning_rate:g}"
         yield f"Optimizer: the file's, {f'with {groups}, the first ' if about.optimizer.groups else ''}{rate}."

@@ -9,7 +9,12 @@ from samestep.experiments.comparing.scaling import EXPECTED, Scaling, ScalingPoi
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
 from samestep.experiments.printing.column_table import Column, explained
 from samestep.experiments.printing.host_table import spell_sum
-from samestep.experiments.printing.text import fill, paragraphs, sharing, short, spell
+from samestep.experiments.printing.text import fill, paragraphs, percent, sharing, short
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else percent(share)
+
 
 Line = tuple[Scaling, ScalingPoint]
 """A line of the table: a row, and one of its numbers of devices."""
@@ -38,16 +43,16 @@ COLUMNS: tuple[Column[Line], ...] = (
     Column(
         "[95 %]", lambda line: _interval(line[1]), "[the 95 % confidence interval of its mean over the rounds]", 3, True
     ),
-    Column("efficiency", lambda line: spell(line[0].efficiency(line[1]), ".0%"), "the speed-up per device", 2),
+    Column("efficiency", lambda line: _percent(line[0].efficiency(line[1])), "the speed-up per device", 2),
     Column(
         "in flight",
-        lambda line: spell(line[1].communication, ".0%"),
+        lambda line: _percent(line[1].communication),
         "the time that gradients are in flight in the first steps, as a share of the median step",
         4,
     ),
     Column(
         "(exposed)",
-        lambda line: f"({spell(line[1].exposed, '.0%')})" if line[1].exposed is not None else "",
+        lambda line: f"({_percent(line[1].exposed)})" if line[1].exposed is not None else "",
         "(of it, the time outside of the backward pass)",
         4,
         True,
@@ -103,21 +108,21 @@ def explain_fit(found: Scaling) -> str:
     fitted = [point for point in found.points if point.rate and not point.confounds]
     if found.serial_share is None:
         how = (
-            "what the others lack is said in their speed-up"
+            "and the speed-up of the others says why they do not count"
             if len(found.points) >= LEAST_POINTS
             else "as in --devices 1,2,4"
         )
         return (
-            f"{found.name}: what stays serial is not fitted to {count(len(fitted), 'number')} of devices; "
+            f"{found.name}: the serial share is not fitted to {count(len(fitted), 'number')} of devices; "
             f"it takes at least {LEAST_POINTS}, {how}"
         )
     whose = {"strong": "Amdahl's", "weak": "Gustafson's"}[found.kind]
     if any(point.speedup and point.speedup.ratio < 1 for point in found.points):
-        return f"{found.name}: more devices are slower here, which {whose} formula has no room for"
+        return f"{found.name}: more devices are slower here, which {whose} formula cannot describe"
     counts = ", ".join(str(point.devices) for point in fitted)
     low, high = found.serial_interval or (None, None)
-    between = " (one round, so no interval)" if low is None else f" [{low:.1%}..{high:.1%}]"
-    told = f"{found.name}: {found.serial_share:.1%}{between} of a step stays serial"
+    between = " (one round, so no interval)" if low is None else f" [{percent(low, 1)}..{percent(high or 0, 1)}]"
+    told = f"{found.name}: {percent(found.serial_share, 1)}{between} of a step is serial"
     told += f", by {whose} formula fitted to {counts} devices"
     limit = amdahl_limit(low) if low and found.kind == "strong" else None
-    return told + (f": no number of devices is more than {spell_ratio(limit)} as fast as one" if limit else "")
+    return told + (f", so no number of devices is more than {spell_ratio(limit)} as fast as one" if limit else "")

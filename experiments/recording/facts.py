@@ -195,10 +195,10 @@ def _of_data(seen: RecordFacts) -> Iterator[str]:
 
 def _of_training(seen: RecordFacts) -> Iterator[str]:
     if seen.skipped:
-        yield f"the gradient scaler skipped {count(len(seen.skipped), 'step')}, first step {seen.skipped[0]}."
+        yield f"the gradient scaler skipped {count(len(seen.skipped), 'step')}, the first at step {seen.skipped[0]}."
     if seen.used_again:
         yield (
-            f"{count(len(seen.used_again), 'step')} had no backward pass, first step {seen.used_again[0]}: the optimizer "
+            f"{count(len(seen.used_again), 'step')} had no backward pass, the first at step {seen.used_again[0]}: the optimizer "
             "updated again with the gradients of the step before."
         )
     if seen.evaluated:
@@ -214,7 +214,7 @@ def _of_training(seen: RecordFacts) -> Iterator[str]:
     if seen.looked_at - len(seen.skipped) >= _ENOUGH:
         still = [name for name in unmoved if name not in lacking]
         if still:
-            yield f"got gradients and never moved{within}: {few(still)}."
+            yield f"got gradients but never moved{within}: {few(still)}."
     (times, often), *others = seen.schedule.most_common() or [(0, 0)]
     if times > 1 and not others and often >= _ENOUGH:
         yield f"the learning-rate schedule took {times} steps at each of {often} optimizer steps."

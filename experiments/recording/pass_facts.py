@@ -7,6 +7,7 @@ the DataLoader has yielded; in Keras, where this number is not known, one model 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from samestep.common.errors import count
 from samestep.common.steps.record import RecordedStep
 
 
@@ -51,7 +52,7 @@ class PassFacts:
                 twice = sum(times > least for times in each.values())
                 a_pass = "epoch of Keras" if self._is_keras else "pass of a DataLoader"
                 yield (
-                    f"within one {a_pass}, {twice} of {len(each)} examples came {most} times where others came {least}; "
-                    "examples with equal inputs count as one."
+                    f"within one {a_pass}, {twice} of {count(len(each), 'example')} {'was' if twice == 1 else 'were'} used "
+                    f"{count(most, 'time')}, and others {count(least, 'time')}; examples with equal inputs count as one."
                 )
                 return

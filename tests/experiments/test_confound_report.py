@@ -131,12 +131,12 @@ def test_what_stops_a_ranking_is_said_once_for_all_rows(monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", "200")
     noisy = watched(others_share=0.34)
     assert explained(zero1=replaced(cores=4), zero2=replaced(cores=4), fsdp=noisy, tp=FAIR) == [
-        "Not ranked against torch:ddp, unless --allow NAME says so:",
+        "Not ranked against torch:ddp, unless --allow NAME is given:",
         "* cores: torch:zero1, torch:zero2 (4 and 2)",
         "* busy: torch:fsdp (34% to other processes)",
     ]
     assert explained(("cores",), zero1=replaced(cores=4), fsdp=FAIR) == [
-        "Ranked against torch:ddp in spite of this, because of --allow:",
+        "Ranked against torch:ddp despite this, because of --allow:",
         "* cores: torch:zero1 (4 and 2)",
     ]
     assert explained(zero1=FAIR) == explain_confounds({"torch:ddp": [REFERENCE]}, None, ()).splitlines() == []
@@ -184,5 +184,5 @@ def test_a_confounded_row_gets_no_verdict_until_it_is_allowed() -> None:
     assert "* cores: torch:fsdp (1 and 2)" in confounded.report("")
     allowed = confounded.conclude(frozenset({"cores", "shared-cores"}))
     assert allowed.speeds["torch:fsdp"].verdict == "2.00x faster"
-    assert "in spite of this, because of --allow:" in allowed.report("")
+    assert "despite this, because of --allow:" in allowed.report("")
     assert '"allowed": [\n  "cores",\n  "shared-cores"\n ]' in allowed.to_json()

@@ -42,7 +42,7 @@ def test_parameters_habits_and_rows(launcher: Launcher) -> None:
 def test_several_outputs_and_what_the_loss_does_not_read(launcher: Launcher) -> None:
     found = understood(launcher, Kind("DATACLASS", "classes").asked())
     text = write(model_document("net.py", [found]), "github")
-    assert "It returns several tensors, all of which its loss is given." in text
+    assert "It returns several tensors, all of which go into its loss." in text
     assert [line for line in text.splitlines() if "no gradient" in line and "unread/kernel" in line]
     assert "hands one tensor from its last stage to the loss" in found.rows["torch:pp"]
 

@@ -79,7 +79,7 @@ def test_a_law_says_no_more_than_its_interval() -> None:
     found = scaled({f"torch:ddp+devices={n}": row for n, row in steady.items()})
     assert found.serial_interval == (pytest.approx(0.111, abs=1e-3), pytest.approx(0.111, abs=1e-3))
     text = " ".join(write_scaling([found]).split())
-    assert "11.1% [11.1%..11.1%] of a step stays serial" in text
+    assert "11.1 % [11.1 %..11.1 %] of a step is serial" in text
     assert "no number of devices is more than 9.00x as fast as one" in text
     noisy = {n: [on(n, rate * drift ** (n - 1)) for drift in (1.0, 0.8, 1.2)] for n, rate in RATES.items()}
     wide = scaled({f"torch:ddp+devices={n}": row for n, row in noisy.items()})
@@ -137,7 +137,7 @@ def test_with_a_disturbed_baseline_nothing_is_fitted() -> None:
 
 def test_what_gets_slower_has_no_fit() -> None:
     text = write_scaling([scaled(strong({1: 1000.0, 2: 900.0, 4: 700.0}))])
-    assert "more devices are slower here, which Amdahl's formula has no room for" in text
+    assert "more devices are slower here, which Amdahl's formula cannot describe" in text
 
 
 def test_communication_is_shown_where_it_is_measured() -> None:

@@ -85,7 +85,7 @@ def test_what_is_not_separated_has_a_line_with_what_it_would_have_taken() -> Non
     lines = report.partition("Not separated from torch:ddp:\n")[2].partition("\n\n")[0]
     assert lines.startswith("* torch:zero1: ")
     assert lines.count("* ") == 1
-    assert "; 5 rounds find 1." in lines
+    assert "; 5 rounds can detect 1." in lines
     assert "with 90 % power, and " in lines
 
 

@@ -49,7 +49,7 @@ def test_own_rows_are_predicted_with_the_fitted_constants(tmp_path: Path, capsys
     path.write_text("\n".join((header, first, other)) + "\n")
     found = json.loads(printed(capsys, "vtrain", "--rows", str(path), "--format", "json"))
     assert found["rows"] == 2
-    assert "Of these 2 rows 1 are among them" in found["split"]
+    assert "Of these 2 rows, 1 is among them" in found["split"]
     path.write_text("\n".join((header, other)) + "\n")
     alone = json.loads(printed(capsys, "vtrain", "--rows", str(path), "--format", "json"))
     assert alone["with_other_constants"] == {}

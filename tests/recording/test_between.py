@@ -18,8 +18,8 @@ pytestmark = pytest.mark.torch
 LOADERS = {"": 4, "ahead": 4, "left": 2, "kept": 4, "checked": 4}
 """A way to use a DataLoader, and the first step after its pass."""
 TWICE = {
-    "twice": ["1 of 31 examples came 2 times where others came 1"],
-    "ahead twice": ["1 of 31 examples came 2 times where others came 1"],
+    "twice": ["1 of 31 examples was used 2 times, and others 1 time"],
+    "ahead twice": ["1 of 31 examples was used 2 times, and others 1 time"],
     "checked twice": [],  # a pass within which another one begins
     "words": [],
     "noise": [],

@@ -141,7 +141,7 @@ def test_no_example_of_a_loop_belongs_to_the_pass_before_it(out: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "said"), [("noisy", ""), ("twice", "1 of 31 examples came 2 times where others came 1")]
+    ("case", "said"), [("noisy", ""), ("twice", "1 of 31 examples was used 2 times, and others 1 time")]
 )
 def test_what_is_no_example_of_an_epoch_does_not_count_as_one(out: Path, case: str, said: str) -> None:
     found = [line for line in facts_of(out / case) if line.startswith("within one epoch of Keras")]

@@ -17,7 +17,7 @@ SPREAD = ("ddp", "fsdp1", "fsdp1_orig", "fsdp2")
 FAULTS = {
     "no_sync": "replicas differ: since step 0, used.weight and 1 other tensor on ranks 0 and 1",
     "same": "ranks 0 and 1 got the same examples at each of 8 steps",
-    "padded": "1 of 15 examples came 2 times where others came 1",
+    "padded": "1 of 15 examples was used 2 times, and others 1 time",
     "fast": "the learning-rate schedule took 2 steps at each of 4 optimizer steps",
 }
 EXCHANGE = {

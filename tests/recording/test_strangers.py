@@ -64,7 +64,7 @@ def test_other_examples_are_no_difference_where_only_a_guess_says_that_they_have
 
 
 def test_gradients_that_no_optimizer_uses_are_gradients(folder: Path) -> None:
-    assert facts_of(folder / "lazy lost")[1:] == ["got gradients and never moved: Linear.weight, Linear.bias."]
+    assert facts_of(folder / "lazy lost")[1:] == ["got gradients but never moved: Linear.weight, Linear.bias."]
 
 
 def test_all_weights_are_perturbed_where_some_are_computed_before_the_model_is_there(folder: Path) -> None:

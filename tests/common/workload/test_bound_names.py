@@ -23,7 +23,10 @@ _NET = "net = samestep.Model(torch=build)"
 )
 def test_a_name_that_the_file_does_not_bind(tmp_path: Path, lines: tuple[str, ...]) -> None:
     (path := tmp_path / "net.py").write_text("\n".join(lines))
-    with pytest.raises(ConfigError, match=r"^unknown model 'model'\. net\.py declares it .* Choose from: net\.$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^unknown model 'model'\. Name one that the file declares, as in --model .*net\.py:net\. Choose from: net\.$",
+    ):
         absolute_source(str(path))
     assert absolute_source(f"{path}:net") == f"{path}:net"
 
