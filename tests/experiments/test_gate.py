@@ -272,7 +272,7 @@ def test_what_the_file_of_a_comparison_does_not_hold_is_in_the_lines_that_contin
     flags = "--report --allow shared-cores --format github"
     line = f"torch:ddp torch:pp --out out {flags}"
     _, printed, _ = gate(line, {"torch:pp": KeyboardInterrupt()})
-    assert f"1 of 3 runs are missing; continue with: samestep compare --resume out {flags}\n" in printed
+    assert f"1 of 3 runs is missing; continue with: samestep compare --resume out {flags}\n" in printed
     page = Path("out/report.html").read_text()
     for given, told in ((flags, flags), ("", "--report")):
         code, printed, _ = gate(f"--resume out {given}")

@@ -61,10 +61,10 @@ def test_the_terminal_marks_it_and_one_line_says_how_far() -> None:
     (right,) = [line for line in printed.splitlines() if line.startswith("| torch:ddp")]
     (wrong,) = [line for line in printed.splitlines() if line.startswith("| torch:fsdp")]
     assert right.count(")!") == 0 and wrong.count(")!") == 2
-    lines = [line for line in printed.splitlines() if "more than 5%" in line]
+    lines = [line for line in printed.splitlines() if "more than 5 %" in line]
     assert len(lines) == 1 and "torch:fsdp state +20 %, sent +1,500 %" in lines[0] and "torch:ddp" not in lines[0]
-    assert "more than 5%" not in tables.comparison(alone(results[:1]), width=200)
-    assert ")!" in tables.report(results[1]) and "more than 5%" in tables.report(results[1])
+    assert "more than 5 %" not in tables.comparison(alone(results[:1]), width=200)
+    assert ")!" in tables.report(results[1]) and "more than 5 %" in tables.report(results[1])
 
 
 def test_every_format_has_it(monkeypatch: pytest.MonkeyPatch) -> None:

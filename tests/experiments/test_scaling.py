@@ -119,7 +119,7 @@ def test_devices_that_share_cores_have_no_speed_up_and_the_title_says_so() -> No
     text = write_scaling([found])
     assert "4 devices share 2 cores: no speed-up can be told from that." in text.splitlines()[0]
     assert "(shared-cores)" in text
-    assert "of devices; it takes at least 3, what the others lack is said in their speed-up" in " ".join(text.split())
+    assert "of devices; it takes at least 3, and the speed-up of the others says why" in " ".join(text.split())
     assert scaled(rows, ("shared-cores",)).points[-1].speedup is not None
 
 

@@ -33,7 +33,7 @@ def test_json_has_the_errors_of_every_group(name: str, capsys: pytest.CaptureFix
 def test_the_split_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     told = " ".join(text(VALIDATIONS["vtrain"](None)).split())
-    assert "no row is predicted with constants that have seen it" in told
+    assert "no row is predicted with constants that were fitted to it" in told
     assert "hidden 2048, its hidden size left out" in told
     assert "suspected cause" in told
     assert "No constant was fitted to any of them" in " ".join(printed(capsys, "megatron-a100").split())
