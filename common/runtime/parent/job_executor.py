@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from samestep.common.errors import SamestepError, WorkerFailed
+from samestep.common.errors import SamestepError, WorkerFailed, one_line
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.parent.attempts import recorded_end
@@ -22,6 +22,8 @@ POLL_SECONDS = 1.0
 SETTLE_SECONDS = 1.0
 """How long files of the last process may take to appear on a shared file system."""
 
+_RULE = "-" * 74 + "\n"
+"""The line that mpirun prints before and after a message."""
 _KILLED = re.compile(
     r": (Killed|Segmentation fault|Aborted|Bus error|Out Of Memory)|exceeded memory limit"  # Slurm
     r"|exited on signal|exitcode *: -\d|died with <Signals"  # Open MPI, torchrun, and Ray's worker about its child
@@ -131,6 +133,20 @@ def follow(directory: Path, job: Job, progress: Progress | None) -> JobEnd:
         raise
 
 
+def _find_killed(text: str) -> str:
+    """Finds what an engine printed about a process that was killed; "" if nothing. torchrun names its rank a line before."""
+    lines = text.splitlines()
+    found = [
+        lines[n - line.strip().startswith("exitcode") : n + 1] for n, line in enumerate(lines) if _KILLED.search(line)
+    ]
+    return " ".join(" ".join(found[0]).split()) if found else ""
+
+
+def _first_words(framed: str) -> str:
+    """Returns the beginning of what mpirun prints between two rules, on one line."""
+    return one_line(" ".join(" ".join(framed.partition(_RULE)[0].split("\n\n")[:2]).split()))
+
+
 def _failure(directory: Path, job: Job, end: JobEnd) -> SamestepError:
     """Returns the error of a job without a result: the engine's word if the engine ended it, else what a process left."""
     if not directory.exists():
@@ -139,9 +155,9 @@ def _failure(directory: Path, job: Job, end: JobEnd) -> SamestepError:
     if left is not None and not isinstance(left, WorkerFailed) and not end.is_engines_doing:
         return left  # its one line is enough
     text = read_log(job.log)
-    killed = next((line.strip() for line in text.splitlines() if _KILLED.search(line)), "")
+    before, _, framed = text.partition(_RULE)
     # What other processes report is a consequence of the one that was killed.
-    first = killed or ("" if left is None else f"{role}: {left}")
+    first = _find_killed(text) or (_first_words(framed) if left is None else f"{role}: {left}")
     said = f": {first}" if first and not end.is_engines_doing else ""
-    log = f"; log: {job.log}.{last_lines(text)}" if job.log.exists() else f", and nothing was written to {job.log}."
+    log = f"; log: {job.log}.{last_lines(before)}" if job.log.exists() else f", and nothing was written to {job.log}."
     return WorkerFailed(f"{job.name} ended without a result ({end.word}){said}{log}")

@@ -19,6 +19,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.processes import started
 from samestep.experiments.cli import ending
 
+RULE = "-" * 74
 ASKED = RunConfig(strategy="ddp", devices=2, workload="digits-mlp+width=32", batch_size=48, steps=3)
 
 
@@ -97,6 +98,27 @@ def test_a_process_that_was_killed_counts_before_what_others_say_of_it(told: Cal
         return JobEnd("FAILED")
 
     assert f"(FAILED): {says}; log:" in told(Jobs(ends, says))
+
+
+@pytest.mark.parametrize(
+    ("says", "quoted"),
+    [
+        (  # of Open MPI 4.1
+            f"ssh: no such host\n{RULE}\nORTE was unable to start.\nThis is caused by:\n\n* a path\n\nor more\n{RULE}",
+            "job 7 ended without a result (exit code 1): ORTE was unable to start. This is caused by: * a path; log: LOG."
+            "\n    first\n    ssh: no such host",
+        ),
+        (  # of torchrun 2.13
+            "[1]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : -9 (pid: 315)  (SIGKILL)",
+            "job 7 ended without a result (exit code 1): rank : 1 (local_rank: 1) exitcode : -9 (pid: 315) (SIGKILL); log: ",
+        ),
+    ],
+)
+def test_the_words_of_an_engine_are_quoted_where_they_begin(
+    told: Callable[..., str], tmp_path: Path, says: str, quoted: str
+) -> None:
+    said = told(Jobs(lambda directory: JobEnd("exit code 1"), says))
+    assert said.replace(f"{tmp_path}/run/job.log", "LOG").startswith(quoted)
 
 
 def test_what_a_process_says_is_enough(told: Callable[..., str]) -> None:
