@@ -129,8 +129,8 @@ def _try_forward(model: Model, module: nn.Module, inputs: Inputs, source: str) -
         outputs = call_user(module, source, f"the forward pass of {_told(inputs)}", inputs)
     if made := [name for name, each in module.named_parameters() if before.get(name) is not each]:
         raise ConfigError(
-            f"--model {source}: the forward pass makes the parameter {made[0]}, which no optimizer is given; make it when the "
-            f"model is built."
+            f"--model {source}: the forward pass creates the parameter {made[0]}, which no optimizer updates; create it when "
+            f"the model is built."
         )
     if changed := trained ^ {name for name, each in module.named_parameters() if each.requires_grad}:
         raise ConfigError(

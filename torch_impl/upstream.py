@@ -85,7 +85,7 @@ def reduce_zeros(model: nn.Module) -> None:
         switch = getattr(block, "set_reduce_scatter_unused_params", None)
         if switch is None:
             raise Unavailable(
-                "a model whose parameters may lack gradients is sharded by torch 2.13 or later: pip install -U torch"
+                "sharding a model whose parameters may lack gradients needs torch 2.13 or later: pip install -U torch"
             )
         switch(True, recurse=False)
 

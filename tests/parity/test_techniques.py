@@ -150,7 +150,7 @@ def test_a_pipeline_keeps_what_was_predicted_where_it_computes_again(run_cell: R
 @pytest.mark.parametrize("schedule", ["interleaved_zero_bubble", "zbv_zero_bubble", "dualpipev"])
 def test_recomputation_in_vain_is_refused(schedule: str) -> None:
     config = RunConfig(workload="prose-gpt+layers=6+width=32", devices=2)
-    with pytest.raises(ConfigError, match=f"{schedule} takes gradients by weights later"):
+    with pytest.raises(ConfigError, match=f"{schedule} computes the gradients of weights later"):
         parse(Cell.parse(f"torch:pp+schedule={schedule}+recompute=true").apply_to(config))
     assert parse(Cell.parse(f"torch:pp+schedule={schedule}").apply_to(config))
 

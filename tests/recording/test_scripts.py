@@ -367,7 +367,7 @@ def test_processes_and_threads(tmp_path: Path) -> None:
     ((_, steps),) = found["threads"]
     assert [step.number for step in steps] == [*range(-1, 4)]
     assert all(len(step.losses) == 1 and len(step.rows) == 4 for step in steps[2:])
-    assert "several threads train at a time" in notes.read_text()
+    assert "several threads train at the same time" in notes.read_text()
     ((_, steps),) = found["turns"]
     assert [step.number for step in steps] == [*range(-1, 8)]
     assert all(len(step.losses) == 1 and len(step.rows) == 4 for step in steps[1:])

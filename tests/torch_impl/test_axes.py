@@ -194,7 +194,7 @@ def test_stages_of_a_rank_exchange_under_every_schedule(run_cell: RunCell, sched
         ("torch:hybrid", "context=2,tensor=4", "1 heads do not divide among a context axis of 2"),
         ("torch:fsdp+fixed_order=8", "shard=2,context=2", "leave out the axis context"),
         ("torch:fsdp", "shard=2,tensor=2", "torch:fsdp does not split along it"),
-        ("torch:fsdp+attention_exchange=ring", "shard=2", "needs positions in parts, and shard=2 has no axis for them"),
+        ("torch:fsdp+attention_exchange=ring", "shard=2", "needs an axis that splits positions, and shard=2 has none"),
         (
             "torch:hybrid+shard_optimizer=true",
             "shard=2,pipe=2",
@@ -209,7 +209,7 @@ def test_stages_of_a_rank_exchange_under_every_schedule(run_cell: RunCell, sched
         (
             "torch:hybrid+attention_exchange=gather",
             "pipe=2",
-            "needs positions in parts, and pipe=2 has no axis for them",
+            "needs an axis that splits positions, and pipe=2 has none",
         ),
     ],
 )

@@ -21,7 +21,7 @@ NO_ORDER = {
 ALONE = {
     **NO_SWITCH,
     **refusal("exchange", "one device exchanges no gradients"),
-    **refusal("periods", "one device has no other to come together with"),
+    **refusal("periods", "one device has no other to average with"),
 }
 REMOTE = {
     **NO_SWITCH,

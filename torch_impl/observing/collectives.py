@@ -103,9 +103,9 @@ def collective_of(operator: torch._ops.OpOverload) -> Signature | None:
     if name in MOVE_NOTHING or not may_exchange(operator._schema):
         return None
     raise Unavailable(
-        f"a step calls {name} of torch {torch.__version__}, and samestep does not know what that sends: "
-        f"the ledger would be wrong without a word. Use {', '.join(sorted({c.operation for c in COLLECTIVES.values()}))} "
-        "of torch.distributed in its place."
+        f"a step calls {name} of torch {torch.__version__}, and samestep does not know what that sends, "
+        f"so the ledger would silently be wrong. Use {', '.join(sorted({c.operation for c in COLLECTIVES.values()}))} "
+        "of torch.distributed instead."
     )
 
 

@@ -29,7 +29,7 @@ def build(spec: UserOptimizer, parameters: Iterable[nn.Parameter]) -> torch.opti
     if not isinstance(made, torch.optim.Optimizer):
         kind = type(made).__name__
         raise ConfigError(
-            f"--model {spec.source}: the function given as optimizer returned {kind}, no torch optimizer."
+            f"--model {spec.source}: the function given as optimizer returned {kind}, not a torch optimizer."
         )
     for group in made.param_groups:
         group[RATIO] = float(group["lr"]) / spec.file_rate if spec.file_rate else 1.0

@@ -45,7 +45,7 @@ class FollowedThread:
             return True
         if not self._is_noted:
             self._is_noted = True
-            self._note(f"several threads train at a time; {self._thread.name} is recorded.")
+            self._note(f"several threads train at the same time; only {self._thread.name} is recorded.")
         return False
 
     def _is_free(self) -> bool:

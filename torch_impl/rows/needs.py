@@ -39,7 +39,7 @@ def check_stages(run: Run, stages_per_rank: int = 1) -> None:
         what = "its own loss" if model.facts.returns == "loss" else "several tensors"
         raise ConfigError(
             f"{run.name} hands one tensor from its last stage to the loss, and {run.workload.name} returns {what}; return the "
-            f"outputs alone, or choose a row that keeps the model whole, as torch:fsdp."
+            f"outputs alone, or choose a row that keeps the model whole, such as torch:fsdp."
         )
     if model.facts.source and len(segments) == 1:
         raise ConfigError(
@@ -50,7 +50,7 @@ def check_stages(run: Run, stages_per_rank: int = 1) -> None:
         between = " and ".join(user.name for user in users)
         raise ConfigError(
             f"{shared} is tied: the segments {between} both use it, and each rank of {run.name} would train a half of its own; "
-            f"untie it, or choose a row that keeps the model whole, as torch:fsdp."
+            f"untie it, or choose a row that keeps the model whole, such as torch:fsdp."
         )
     refuse_some(run)
     num_stages = run.mesh.pipe * stages_per_rank
@@ -77,8 +77,8 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
     check_stages(run, schedule.stages_per_rank)
     if computed_twice(run) and schedule.delays_weights:
         raise ConfigError(
-            f"{name} takes gradients by weights later, for which torch keeps what --recompute computed again: more than "
-            "without it; choose --schedule 1f1b or interleaved_1f1b."
+            f"{name} computes the gradients of weights later, and until then torch keeps what --recompute has computed again, "
+            "which takes more memory than without it; choose --schedule 1f1b or interleaved_1f1b."
         )
     rows = run.examples_per_pass
     if rows % microbatches:

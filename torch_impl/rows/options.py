@@ -121,8 +121,8 @@ def refuse_lonely(run: Run) -> None:
     """
     if run.asked.is_zigzag and run.mesh.parts("positions") == 1:
         raise ConfigError(
-            f"--attention-exchange {run.options.attention_exchange} needs positions in parts, and {run.mesh} has no axis for "
-            "them; add context=2 to --mesh, or leave it out."
+            f"--attention-exchange {run.options.attention_exchange} needs an axis that splits positions, and {run.mesh} has "
+            "none; add context=2 to --mesh, or leave it out."
         )
 
 

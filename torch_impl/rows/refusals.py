@@ -30,7 +30,7 @@ AT_OWNERS = {
 ALONE = {
     **NO_SWITCH,
     **refusal("exchange", "one device exchanges no gradients"),
-    **refusal("periods", "one device has no other to come together with"),
+    **refusal("periods", "one device has no other to average with"),
 }
 BROADCASTS = {
     **refusal("exchange", "it also sends the updated parameters, which no hook of DDP's sees; torch:ddp compresses"),
