@@ -61,7 +61,8 @@ def attribute(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attribution
         return Attribution(unexplained)
     names = " and ".join(suspect.what for suspect in suspects)
     return Attribution(
-        f"not the same function: {size}; without {names} {_left(every, rerun):.0e} is left: {unexplained}"
+        f"not the same function: the losses are off by {size}, and without {names} still by "
+        f"{_left(every, rerun):.0e}: {unexplained}"
     )
 
 
@@ -79,7 +80,7 @@ def blame_model(how: str, size: str, evidence: str) -> Attribution:
 
 def _blame_suspects(size: str, suspects: Sequence[Suspect], others: str, left: float) -> Attribution:
     names, remedies = (" and ".join(texts) for texts in zip(*((one.what, one.remedy) for one in suspects), strict=True))
-    return blame_model(f"{_ON_SHARDS} {names}{others}", size, f"with these {remedies} {left:.0e}")
+    return blame_model(f"{_ON_SHARDS} {names}{others}", size, f"with these {remedies}, by {left:.0e}")
 
 
 def _inseparable(short: Run, found: Suspect, suspects: Sequence[Suspect], rerun: Rerun) -> list[Suspect]:
@@ -114,7 +115,7 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], size: str, rerun: Rerun
     one = dataclasses.replace(one, techniques=one.techniques.in_passes(shards))
     if run.described() == one.described():  # the run would be compared with itself
         parts = f"--accumulation-steps {shards}, which takes parts of a batch"
-        return Attribution(f"not the same function: {size}, and {mixing} differs with {parts}")
+        return Attribution(f"not the same function: the losses are off by {size}, and {mixing} differs with {parts}")
     what = " and ".join([*(suspect.what for suspect in suspects), mixing])
     blame = functools.partial(blame_model, f"{_ON_SHARDS} {what}", size)
     switched = "".join(f"with these {each.remedy}, " for each in suspects)
@@ -138,12 +139,10 @@ def _not_switched(run: Run) -> str:
     if not habits.is_steady:
         return "; called again with the same seed, weights and buffers, its forward pass gives other outputs"
     if written := run.workload.model.facts.written:
-        return (
-            f"; its forward pass writes {count_layers(written, 'parameter')}, and each replica and micro-batch its own"
-        )
+        return f"; its forward pass writes {count_layers(written, 'parameter')}, and each replica and micro-batch writes its own"
     if habits.restless:
         moved = count_layers(habits.restless, "running buffer")
-        return f"; its forward pass moves {moved} in evaluation as well: nothing here holds it still"
+        return f"; its forward pass updates {moved} in evaluation mode as well, which cannot be switched off here"
     if not habits.are_stilled:
         return f"; the random numbers of {count_layers(habits.randoms, 'layer')} cannot be switched off here"
     return ""
@@ -189,8 +188,8 @@ def _blame_port(short: Run, rerun: Rerun) -> str | None:
     if left > LOSS_BOUND[short.dtype]:
         return None
     return (
-        f"from {one.name} it is {left:.1g}, and `samestep port` with the same --model and --data says which layer differs "
-        f"from torch's"
+        f"the run's distance from {one.name} is {left:.1g}, and `samestep port` with the same --model and --data says which "
+        f"layer differs from torch's"
     )
 
 

@@ -29,7 +29,7 @@ CONFOUNDS: Mapping[str, str] = {
     "order": "the order in which the examples come, by the sha256 of the first batches",
     "parameters": "the number of parameters of the model",
     "workload": "another workload, by name and digest, whose data and number of parameters are the same",
-    "techniques": "accumulation, clipping and what else may be done to a step",
+    "techniques": "accumulation, clipping and the other techniques",
     "threads": "threads per device",
     "bandwidth": "what the link of each process carries (--bandwidth)",
     "cores": "the cores, and the accelerators if there are any",

@@ -71,15 +71,15 @@ def find_gap(attempts: Sequence[Attempted], num_examples: int, size: int, seed: 
             key=lambda each: (each[1].first, each[1].end),
         ):
             if first != step:
-                return f"step {step} was gathered by nobody" if first > step else f"step {first} was gathered twice"
+                return f"step {step} was gathered by no process" if first > step else f"step {first} was gathered twice"
             found = [*own]
             if wrong := _uneven([part for _, each in found for part in each.parts], size):
                 return f"steps {first} to {until - 1}: {wrong}"
             for role, each in found:
                 if each.sha256 != _digest(each, num_examples, size, seed):
-                    return f"steps {first} to {until - 1}: {role} gathered other examples than these steps have"
+                    return f"steps {first} to {until - 1}: {role} gathered different examples from those of these steps"
             step = until
-    return "" if step == end else f"step {step} was gathered by nobody"
+    return "" if step == end else f"step {step} was gathered by no process"
 
 
 def _uneven(parts: Sequence[GatheredPart], size: int) -> str:

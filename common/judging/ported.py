@@ -47,7 +47,7 @@ def judge_port_of(run: Run, parity: Parity, taken: ComparedSteps, rerun: Rerun, 
     bounds = [max(LOSS_BOUND["float64"], bound) for bound in case.allowed_deviations()]
     off = [deviation(loss, right, "float64") for loss, right in zip(taken.losses, taken.wanted, strict=True)]
     is_within = len(bounds) == len(off) and all(each <= bound for each, bound in zip(off, bounds, strict=True))
-    whose = f"from {one.name} it is {left:.1g}"
+    whose = f"the run's distance from {one.name} is {left:.1g}"
     if verdict.kind != DIFFERENT and (is_within or case.accepted):
         reason = f"{verdict.sentence}, and {whose}: the strategy is right"
         bound = max(*bounds, *(off if case.accepted else ()))
@@ -92,7 +92,7 @@ def judge_with_port(
         return judged
     (said, blame), found = find_cause(), ask(run, len(taken.losses)) if ask is not None and _is_ported(run) else None
     if found is not None and found[1].kind == DIFFERENT and found[1].sentence not in said:
-        said += f"; beside that, `samestep port` says: {found[1].sentence}"
+        said += f"; in addition, `samestep port` says: {found[1].sentence}"
     return dataclasses.replace(parity, reason=said, blame=blame)
 
 

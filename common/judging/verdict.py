@@ -112,7 +112,7 @@ def why_not_judged(run: Run, reference: Run, is_wanted: bool) -> str:
     if not is_wanted:
         return "--no-parity"
     if (flag := counts_devices(run.techniques)) and not run.workload.model.facts.has_oracle:
-        return f"{flag} changes the step, and the oracle, which takes it likewise, has no {run.workload.name}"
+        return f"{flag} changes the step, and the oracle, which takes the same step, has no {run.workload.name}"
     if not run.strategy.synchronous(run.options):
         return "asynchronous: it promises accuracy, not the same step"
     return ""

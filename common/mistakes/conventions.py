@@ -81,7 +81,7 @@ def _rows_squared_alone(evidence: Evidence) -> Words | None:
     if not has_squares or not 0 < len(apart) <= in_rows[1] or in_rows[0] or not are_tables:
         return None
     has_more = len(apart) < len(differing(evidence.driven))
-    return {"names": names_of(apart), "more": f"; {_EPSILON}, which makes the other differences" if has_more else ""}
+    return {"names": names_of(apart), "more": f"; {_EPSILON}, which explains the other differences" if has_more else ""}
 
 
 CONVENTIONS = (
@@ -90,8 +90,8 @@ CONVENTIONS = (
         ("update",),
         _rate_in_velocity,
         "the gradients are the same, and the learning rate goes from {before} to {rate}: the velocity of {a} holds the rates of "
-        "the steps before, as that of Keras' SGD does, and {b} multiplies all of its velocity by the present rate, as PyTorch's "
-        "SGD does",
+        "earlier steps, as that of Keras' SGD does, and {b} multiplies all of its velocity by the current rate, as PyTorch's SGD "
+        "does",
         "pytorch/pytorch#1099",
         has_sides=True,
     ),
@@ -100,17 +100,17 @@ CONVENTIONS = (
         ("update",),
         _rows_squared_alone,
         "the gradients are the same, but {b}'s optimizer is given those of {names} as rows, one for each look-up, and "
-        "{a}'s is not: Keras' optimizers square each row, and not their sum, so what a batch looks up several times moves "
-        "otherwise{more}",
+        "{a}'s is not: Keras' optimizers square each row, and not their sum, so rows that a batch looks up several times "
+        "move differently{more}",
         has_sides=True,
     ),
     Mistake(
         "epsilon_before_correction",
         ("update",),
         _epsilon_before_correction,
-        "the gradients are the same, and the updates are apart by about as much as epsilon makes: {a} has Keras' Adam, which "
-        "adds it before the bias correction, so {written} acts as {acts} in the first step, and {b}'s adds it afterwards; "
-        "smaller differences do not show beside that",
+        "the gradients are the same, and the updates differ by about the effect of epsilon: {a} has Keras' Adam, which adds it "
+        "before the bias correction, so {written} acts as {acts} in the first step, and {b}'s adds it afterwards; this hides "
+        "smaller differences",
         has_sides=True,
     ),
 )

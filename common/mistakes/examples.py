@@ -200,7 +200,7 @@ EXAMPLES = (
         ("data",),
         _same_order,
         "{b} is given the examples of its own step {earlier} again, and {a} is not: the epoch repeats the order of an "
-        "earlier one, as it does without set_epoch, or where a resumed run forgets its epoch",
+        "earlier one, as it does without set_epoch, or if a resumed run loses its epoch",
         "pytorch/pytorch#31771",
         has_sides=True,
         of_step="the examples come in the order of the first epoch: no later epoch was shuffled again",

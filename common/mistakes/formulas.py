@@ -198,7 +198,7 @@ STATE = (
         ("update",),
         _state_lost,
         "the gradients are the same, but {b} moves its weights as a new optimizer does in its first step, and {a} does not: the "
-        "momentum or the moments of {b}'s optimizer are lost, as where a resumed run loads its weights alone, or a Keras model "
+        "momentum or the moments of {b}'s optimizer are lost, as when a resumed run loads only its weights, or a Keras model "
         "is compiled again",
         "meta-pytorch/torchft#58",
         has_sides=True,

@@ -13,7 +13,7 @@ LAST_WINDOW = (
         "last_window_divided_by_all",
         GRADIENTS,
         arithmetic.last_window,
-        "the last window has {passes} of {usual} micro-batches, and one of the two divides it by {usual} all the same",
+        "the last window has {passes} of {usual} micro-batches, and one of the two still divides it by {usual}",
         "Lightning-AI/pytorch-lightning#19987",
     ),
 )

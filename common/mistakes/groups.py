@@ -130,7 +130,7 @@ GROUPS = (
         "optimizer_not_applied",
         ("hyper-parameters", *GRADIENTS),
         _not_applied,
-        "step {step} updates {names} in {a} alone: {b} updates {less} of the {more} groups of parameters that {a} does, as where "
+        "step {step} updates {names} in {a} alone: {b} updates {less} of the {more} groups of parameters that {a} does, as when "
         "an optimizer is not applied, another one is applied twice, or those weights are frozen",
         has_sides=True,
     ),

@@ -183,7 +183,7 @@ HYPER = (
         "rate_by_processes",
         ("hyper-parameters",),
         _rate_by_ranks,
-        "B's learning rate is {ratio} times A's, as where one of the two is multiplied or divided by {what}",
+        "B's learning rate is {ratio} times A's, as when one of the two is multiplied or divided by {what}",
         "huggingface/accelerate#2142",
     ),
     Mistake(
@@ -200,7 +200,7 @@ HYPER = (
         ("hyper-parameters",),
         _restarted,
         "from step {step} on, {b} uses {times}the learning rates with which {who} began: its schedule has started "
-        "over, or is missing, as where a resumed run does not restore its state",
+        "over, or is missing, as when a resumed run does not restore its state",
         has_sides=True,
     ),
     Mistake(
@@ -217,7 +217,7 @@ HYPER = (
         ("hyper-parameters",),
         _shifted,
         "from step {step} on, {b} uses the learning rate that {a} uses {ahead} later: its schedule began earlier, "
-        "or saw earlier that a loss does not fall",
+        "or noticed earlier that a loss no longer falls",
         "microsoft/Swin-Transformer#277",
         has_sides=True,
     ),

@@ -6,7 +6,7 @@ from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 from samestep.common.mistakes.seen_tensor import common_ratio, differing, parameters
 
 _BETWEEN = "between the step before and this one, as a callback does that restores or averages them"
-_AFTER = "after the update, which is the same in both, and before the next step, as where they are clipped, restored or averaged"
+_AFTER = "after the update, which is the same in both, and before the next step, as when they are clipped, restored or averaged"
 
 
 def _writes(evidence: Evidence) -> Words | None:
@@ -66,7 +66,7 @@ MOVED_WITHIN = (
         ("loss", "gradient"),
         _moves_otherwise,
         "within the step, B moves its weights {ratio} times as far as A before the last backward pass: another radius of "
-        "sharpness-aware minimization (SAM), or another factor of what is added to them",
+        "sharpness-aware minimization (SAM), or another factor on what is added to them",
     ),
     Mistake(
         "not_moved",

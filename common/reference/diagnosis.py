@@ -88,7 +88,7 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
             return f"step {number}: {cause}"
     return (
         f"every step agrees with the oracle's within {noise_of(run)[1]:.0e} of its length when replayed from the "
-        "run's own state: what is left was amplified on the way, as rounding is"
+        "run's own state: the deviation that is left was amplified on the way, as rounding is"
     )
 
 

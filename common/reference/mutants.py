@@ -187,7 +187,7 @@ _SENTENCES = {
     "float32_hyper_parameters": "a hyper-parameter passed through float32 on its way into the update",
     "transposed_kernel": "a square kernel is used transposed",
     "norm_epsilon": "the layer normalization's epsilon is 1e-6, not 1e-5",
-    "missing_causal_mask": "attention sees the tokens to come: the causal mask is missing",
+    "missing_causal_mask": "attention sees later tokens: the causal mask is missing",
     "tanh_gelu": "GELU is approximated with tanh",
 }
 MUTANTS = (

@@ -33,7 +33,7 @@ def whole_of(value: object, least: int = 0) -> int:
         value: The value.
         least: The smallest valid number.
     """
-    return value if type(value) is int and least <= value <= MOST else refuse(f"{value!r:.40} is no such number")
+    return value if type(value) is int and least <= value <= MOST else refuse(f"{value!r:.40} is not a valid number")
 
 
 def number_of(value: object) -> float:

@@ -22,7 +22,7 @@ def is_of_script(error: BaseException) -> bool:
 def spell_failure(error: BaseException) -> str:
     """Says why a record ends, with the line of samestep that failed."""
     if is_of_script(error):
-        return f"{type(error).__name__} came while it was written, and went on to the script."
+        return f"{type(error).__name__} was raised while it was written, and was passed on to the script."
     if isinstance(error, OSError):
         return f"{error.strerror or error}."
     place = error.__traceback__

@@ -191,7 +191,7 @@ def _continued(windows: list[Window], window: Window, place: str) -> list[Window
         windows.append(window)
         return windows
     if window.attempt <= windows[-1].attempt or not windows[0].first <= window.first <= windows[-1].step:
-        raise Unreadable(f"{place} does not go on where the one before ends")
+        raise Unreadable(f"{place} does not continue where the one before ends")
     kept = [each.until(min(each.step, window.first)) for each in windows if each.first < window.first]
     return [*kept, window]
 
@@ -208,7 +208,7 @@ def _window(values: object, place: str) -> Window:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise Unreadable(f"{place} is not what a run writes") from None
     if type(step) is not int or type(attempt) is not int or not numbers or seconds < 0:
-        raise Unreadable(f"{place} holds something else than finite numbers")
+        raise Unreadable(f"{place} holds something other than finite numbers")
     if not losses or step - len(losses) < 0 or len(lengths) > 1:
         raise Unreadable(f"{place} does not have a loss for each of its steps")
     each = {name.removesuffix("s"): tuple(numbers) for name, numbers in scalars.items()}

@@ -118,7 +118,7 @@ def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[Record
 
 def _weights(tensors: tuple[RecordedTensor, ...], array: bytes, dtype: np.dtype) -> np.ndarray:
     if len(array) != len(tensors) * dtype.itemsize:
-        refuse("the tensors that were added have not their initial weights")
+        refuse("the tensors that were added lack their initial weights")
     return np.frombuffer(array, dtype)
 
 
@@ -177,7 +177,7 @@ def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, adde
     if header.schema > 2:
         num_losses = whole_of(given["losses"])
         if 8 * (num_losses + 1) > len(array):
-            refuse("it has not the losses that it counts")
+            refuse("it lacks losses that it counts")
         given["number"], *given["losses"] = struct.unpack_from(f"<q{num_losses}d", array)
         array = array[8 * (num_losses + 1) :]
     number, phases = whole_of(given["number"], -1), list_of(given.pop("phases"))
@@ -186,7 +186,7 @@ def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, adde
     num_hashes = sum(each or 0 for each in counts)
     start = 8 * num_hashes + size_of(sizes)
     if start > len(array):
-        refuse("it has not the examples that it counts")
+        refuse("it lacks examples that it counts")
     stats = _stats(phases, array, start, header, added, number) if phases or start < len(array) else None
     hashes = np.frombuffer(array, np.uint64, num_hashes)
     hashes = tuple((hashes if flag_of(given.pop("is_mixed", True)) else mix(hashes)).tolist())
@@ -223,7 +223,7 @@ def _stats(
     num_tensors = len(header.tensors)
     size, left = divmod(len(array) - start, len(phases) * dtype.itemsize)
     if left or not num_tensors - len(added) <= size <= num_tensors:
-        refuse("it has not the tensors of the header")
+        refuse("its tensors are not those of the header")
     split = dict(zip(phases, np.frombuffer(array, dtype, offset=start).reshape(len(phases), size), strict=True))
     if size == num_tensors:
         return split  # type: ignore[return-value]

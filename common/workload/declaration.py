@@ -103,7 +103,7 @@ class Model:
             raise _odd("blocks", self.blocks, "a list of paths of modules")
         if isinstance(self.accept, str) or not isinstance(self.accept, Sequence):
             raise _odd("accept", self.accept, "a list of names, as in ['double_bias']")
-        check_accepted(map(str, self.accept), "It stands in accept of your samestep.Model.")
+        check_accepted(map(str, self.accept), "It is given in accept of your samestep.Model.")
 
     def builder(self, framework: str) -> Builder | None:
         """Returns the function that builds the model in a framework; None if the file has none."""

@@ -193,13 +193,13 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
-IDS = " (whole numbers are ids; of images make real ones, as in `inputs / 255`)"
+IDS = " (whole numbers are ids; make images real numbers, as in `inputs / 255`)"
 """The hint in a message about whole-number inputs that a model could not take."""
 
 
 _OF_DOUBLE = r"of double is not in the list|not implemented for 'Double'|DT_DOUBLE"
 _LACKS_FLOAT64 = (
-    "; steps are proven in float64, in which the framework lacks this operation: use another one, or samestep record"
+    "; steps are checked in float64, in which the framework lacks this operation: use another one, or samestep record"
 )
 
 

@@ -94,8 +94,8 @@ def own_counts(model: ModelSpec, framework: str, targets: Array) -> list[float]:
     whole = own_divisor(divide, source, targets) if any(counts) else 0.0
     if not math.isclose(sum(counts), whole, rel_tol=_ADDS):
         raise ConfigError(
-            f"--model {source}: the reduction makes {whole:g} of {len(counts)} examples and {sum(counts):g} of them one by one; "
-            f"return what is counted in each, added up."
+            f"--model {source}: the reduction returns {whole:g} for {len(counts)} examples together, and {sum(counts):g} in "
+            f"total for each alone; return a sum over the examples."
         )
     return counts
 

@@ -35,7 +35,7 @@ def even_split_table(model: ModelSpec, parts: int) -> Mapping[str, int]:
             table[name] = axis
         elif not param.lookups:
             raise ConfigError(
-                f"{name} {list(param.shape)} does not cut into {parts} equal parts along dimension {axis}; use a tensor "
+                f"{name} {list(param.shape)} does not split into {parts} equal parts along dimension {axis}; use a tensor "
                 f"axis that divides {param.shape[axis]}, or a model of another width."
             )
     return MappingProxyType(table)

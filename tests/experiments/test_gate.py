@@ -107,7 +107,7 @@ def test_an_install_that_broke_is_not_green(gate: Gate, line: str, code: int) ->
         ("torch:pp+devices=64", "64 stages are more than the"),
         ("torch:rpc_parameter_server+clip_norm=1", "torch:rpc_parameter_server does not take --clip-norm"),
         ("torch:single+devices=2", "torch:single runs on one device, not on 2"),
-        ("torch:hybrid+mesh=pipe=2,tensor=3", "does not cut into 3 equal parts"),
+        ("torch:hybrid+mesh=pipe=2,tensor=3", "does not split into 3 equal parts"),
         ("tf:dtensor+devices=3", "3"),
         ("torch:ddp+batch_size=100000", "global batch 100000 is more than the"),
     ],

@@ -210,8 +210,8 @@ def test_a_port_that_is_wrong_is_told_from_a_strategy_that_is(run_cell: RunCell,
     result = run_port(run_cell, f"tf:{strategy}", "epsilon")
     assert result.parity.passed is False
     said = (
-        r"your model is not the same function as torch's\. The losses are off by \S+; from tf:single it is [0-9.e-]+, and "
-        r"`samestep port` says: first difference: .*: torch's epsilon is 1e-05, TensorFlow's 0\.001"
+        r"your model is not the same function as torch's\. The losses are off by \S+; the run's distance from tf:single is "
+        r"[0-9.e-]+, and `samestep port` says: first difference: .*: torch's epsilon is 1e-05, TensorFlow's 0\.001"
     )
     assert re.fullmatch(said, result.parity.reason)
     assert (
@@ -245,5 +245,5 @@ def test_what_is_missing_is_said() -> None:
     said = r"unknown difference to accept 'epsilom'\. Did you mean 'epsilon'\? It was given with --accept\. .*bias, epsilon"
     with pytest.raises(ConfigError, match=said):
         main(["--accept", "double_bias,epsilom"])
-    with pytest.raises(ConfigError, match=r"It stands in accept of your samestep\.Model"):
+    with pytest.raises(ConfigError, match=r"It is given in accept of your samestep\.Model"):
         samestep.Model(accept=["double bias"])

@@ -27,20 +27,22 @@ from tests.results import leave, made
 BATCH_NORM = blame_model(
     "on shards: the local statistics of 1 BatchNorm layer (1)",
     "2.0e-02",
-    "with these frozen (--batch-norm frozen) 3e-16",
+    "with these frozen (--batch-norm frozen), by 3e-16",
 )
 DROPOUT = blame_model(
     "on shards: the random numbers of 4 layers (h.0.drop, h.1.drop, its forward pass, ...), and nothing else",
     "1.5e-02",
-    "with these switched off (--no-dropout) 2e-16",
+    "with these switched off (--no-dropout), by 2e-16",
 )
 PORT = blame_model(
     "as torch's",
     "9.0e-11",
-    "from tf:single it is 2e-16, and `samestep port` with the same --model and --data says which layer differs from torch's",
+    "the run's distance from tf:single is 2e-16, and `samestep port` with the same --model and --data says which layer "
+    "differs from torch's",
 )
 MIXED = Attribution(
-    "not the same function: 1.0e-02; without the random numbers of 1 layer (1) 4e-03 is left: the loss of step 0 is 2"
+    "not the same function: the losses are off by 1.0e-02, and without the random numbers of 1 layer (1) still by 4e-03: "
+    "the loss of step 0 is 2"
 )
 WRONG = Attribution("step 12: every gradient is 2.000 x the oracle's")
 POSITIVE = re.compile(r"took the same step as")

@@ -86,7 +86,7 @@ def test_a_timeout_within_a_hook_of_torch_is_the_scripts(tmp_path: Path) -> None
     script.write_text((SCRIPTS / "plain.py").read_text().replace("torch.manual_seed", f"{late}torch.manual_seed", 1))
     done = record("--out", str(tmp_path / "out"), "--", sys.executable, str(script))
     assert done.returncode == 1 and "TimeoutError: late" in done.stderr, done.stderr
-    assert "the record ends at step 3: TimeoutError came while it was written" in done.stderr
+    assert "the record ends at step 3: TimeoutError was raised while it was written" in done.stderr
     assert len(read(tmp_path / "out")[0][1]) == 4
 
 

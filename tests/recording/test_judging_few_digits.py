@@ -83,7 +83,7 @@ class Coarsest(Yardstick):
 @pytest.mark.parametrize(
     ("spread", "said"),
     [
-        (None, "of the norm, which nothing measured"),  # 2.0e-01, or more of a gradient that is all rounding
+        (None, "of the norm, which was not measured"),  # 2.0e-01, or more of a gradient that is all rounding
         (0.3, "a run differs from itself by 3.0e-01 of the norm"),
         (1e-6, ""),  # no rerun showed a jump
     ],

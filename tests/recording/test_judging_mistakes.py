@@ -390,7 +390,7 @@ def test_steps_that_only_one_has_are_said() -> None:
     for one, other, longer in ((a, b, "B"), (b, a, "A")):
         verdict = judge(one, other)
         assert (verdict.kind, verdict.num_steps) == ("same", 2)
-        assert verdict.notes == (f"only {longer} has steps after step 1; nothing is said of them",)
+        assert verdict.notes == (f"only {longer} has steps after step 1, which are not compared",)
 
 
 def test_two_precisions_are_not_compared() -> None:

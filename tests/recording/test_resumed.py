@@ -124,9 +124,7 @@ def test_an_average_that_a_resumed_run_may_have_lost_is_said(tmp_path: Path, is_
     half = dataclasses.replace(half, run=dataclasses.replace(half.run, steps=steps))
     verdict = diff(*((half, whole) if is_a else (whole, half)), 20).verdict
     who = "A" if is_a else "B"
-    said = (
-        f"follower.x of a network that no optimizer updates start from other weights: not compared, but {who} continues"
-    )
+    said = f"follower.x of a network that no optimizer updates start from other weights and are not compared, but {who} continues"
     assert verdict.kind == "same" and [said in note for note in verdict.notes].count(True) == is_lost
 
 

@@ -56,7 +56,7 @@ def test_two_clients_and_their_wire(run_cell: RunCell, mesh: str) -> None:
 @pytest.mark.parametrize(
     ("workload", "mesh", "options", "message"),
     [
-        (SIZED["mlp"], "tensor=3", {}, r"layers/0/kernel \[64, 32\] does not cut into 3 equal parts"),
+        (SIZED["mlp"], "tensor=3", {}, r"layers/0/kernel \[64, 32\] does not split into 3 equal parts"),
         (SIZED["transformer"], "tensor=8", {}, "4 heads do not divide among a tensor axis of 8"),
         (SIZED["mlp"], "data=3", {"clients": 2}, "3 devices do not divide among --clients 2"),
         (SIZED["mlp"], "data=2", {"clients": 0}, "--clients is 0"),

@@ -245,7 +245,7 @@ def test_without_the_compiler_it_is_unavailable_at_once() -> None:
         ("v5e:2x2", {"tpu": "local"}, r"--tpu local trains and --tpu-topology v5e:2x2 only compiles"),
         ("v5e:8x8", {}, r"global batch 48 does not divide among 64 devices; use --batch-size 64\."),
         ("v5e:2x4", {"mesh": "data=1,tensor=8"}, None),
-        ("v5e:4x16", {"mesh": "data=1,tensor=64"}, r"does not cut into 64 equal parts"),
+        ("v5e:4x16", {"mesh": "data=1,tensor=64"}, r"does not split into 64 equal parts"),
     ],
 )
 def test_bad_input_is_one_line(topology: str, fields: dict[str, object], told: str | None) -> None:

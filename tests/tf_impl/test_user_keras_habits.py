@@ -157,8 +157,8 @@ OFF = r"\. The losses are off by \S+;"
 @pytest.mark.parametrize(
     ("does", "inner", "reason"),
     [
-        (DROPPED, "layers.Identity()", rf"{NOISE}{OFF} with these {STILL} \S+"),
-        ("", "Running(name='run')", rf"the moves of 1 running buffer \(run/mean\){OFF} with these {HELD} \S+"),
+        (DROPPED, "layers.Identity()", rf"{NOISE}{OFF} with these {STILL}, by \S+"),
+        ("", "Running(name='run')", rf"the moves of 1 running buffer \(run/mean\){OFF} with these {HELD}, by \S+"),
         (
             "h = h - keras.ops.mean(h, 0)",
             "layers.Identity()",
@@ -168,7 +168,7 @@ OFF = r"\. The losses are off by \S+;"
         pytest.param(
             DROPPED,
             "Running(name='run')",
-            rf"{NOISE} and the moves of 1 running buffer \(run/mean\){OFF} with these {STILL} and {HELD} \S+",
+            rf"{NOISE} and the moves of 1 running buffer \(run/mean\){OFF} with these {STILL} and {HELD}, by \S+",
             marks=pytest.mark.slow,
         ),
     ],

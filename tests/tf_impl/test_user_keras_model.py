@@ -173,7 +173,7 @@ def test_a_loss_that_is_added_in_training_alone_is_found(launcher: Launcher) -> 
 
 
 def test_a_loss_beside_the_logits_is_refused(launcher: Launcher) -> None:
-    with pytest.raises(ConfigError, match="`aux_loss` beside its logits, which no strategy would train on"):
+    with pytest.raises(ConfigError, match="`aux_loss` next to its logits, which no strategy would train on"):
         launcher.describe(Cell.parse("tf:single").apply_to(RunConfig(**own("LEAKING"))))
 
 

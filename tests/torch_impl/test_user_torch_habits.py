@@ -147,9 +147,9 @@ ACCUMULATED = r"torch:single with --accumulation-steps 2 mixes the same examples
         (
             "torch:ddp",
             "h = h + 0.1 * torch.randn_like(h)",
-            rf"{ON_SHARDS} {NOISE}{OFF} with these {STILL} \S+",
+            rf"{ON_SHARDS} {NOISE}{OFF} with these {STILL}, by \S+",
         ),
-        ("torch:ddp", RUNNING, rf"{ON_SHARDS} {MOVES}{OFF} with these {HELD} \S+"),
+        ("torch:ddp", RUNNING, rf"{ON_SHARDS} {MOVES}{OFF} with these {HELD}, by \S+"),
         (
             "torch:ddp",
             "h = h - h.mean(0)",
@@ -158,12 +158,12 @@ ACCUMULATED = r"torch:single with --accumulation-steps 2 mixes the same examples
         (
             "torch:ddp",
             RUNNING + "; h = h + 0.1 * torch.randn_like(h)",
-            rf"{ON_SHARDS} {NOISE} and {MOVES}{OFF} with these {STILL} and {HELD} \S+",
+            rf"{ON_SHARDS} {NOISE} and {MOVES}{OFF} with these {STILL} and {HELD}, by \S+",
         ),
         pytest.param(
             "torch:ddp",
             RUNNING.replace("h = h - self.mean", "h = functional.dropout(h - self.mean, 0.1, self.training)"),
-            rf"{ON_SHARDS} {NOISE} and {MOVES}{OFF} with these {STILL} and {HELD} \S+",
+            rf"{ON_SHARDS} {NOISE} and {MOVES}{OFF} with these {STILL} and {HELD}, by \S+",
             marks=pytest.mark.slow,
         ),
         pytest.param(
@@ -182,8 +182,8 @@ ACCUMULATED = r"torch:single with --accumulation-steps 2 mixes the same examples
         pytest.param(
             "torch:single+accumulation_steps=2",
             "h = h - h.mean(0)",
-            r"not the same function: \S+, and the mixing of a batch's examples in its forward pass differs with "
-            r"--accumulation-steps 2, which takes parts of a batch",
+            r"not the same function: the losses are off by \S+, and the mixing of a batch's examples in its forward pass "
+            r"differs with --accumulation-steps 2, which takes parts of a batch",
             marks=pytest.mark.slow,
         ),
     ],
@@ -230,7 +230,7 @@ def test_nothing_is_claimed_where_the_strategy_is_wrong(launcher: Launcher, tmp_
         ),
         (
             "self.mean.add_(h.detach().mean(0)); h = h - self.mean",
-            "; its forward pass moves 1 running buffer (mean) in evaluation as well: nothing here holds it still",
+            "; its forward pass updates 1 running buffer (mean) in evaluation mode as well, which cannot be switched off here",
         ),
     ],
 )

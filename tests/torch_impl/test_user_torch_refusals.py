@@ -77,7 +77,7 @@ def test_a_row_that_cannot_take_the_model_says_what_it_lacks(
                 "        return {'logits': super().forward(x), 'aux_loss': x.mean(), 'loss': None}",
                 "model = samestep.Model(torch=lambda: Net(6, 2))",
             ],
-            "the model returns `aux_loss` beside its logits, which no strategy would train on; leave it out",
+            "the model returns `aux_loss` next to its logits, which no strategy would train on; leave it out",
         ),
         (
             [
@@ -99,14 +99,14 @@ def test_a_row_that_cannot_take_the_model_says_what_it_lacks(
                 "        raise RuntimeError('\"pool\" not implemented for \\'Double\\'')",
                 "model = samestep.Model(torch=lambda: Net(6, 2))",
             ],
-            "steps are proven in float64, in which the framework lacks this operation: use another one, or samestep record",
+            "steps are checked in float64, in which the framework lacks this operation: use another one, or samestep record",
         ),
         (
             [
                 "import samestep, torch",
                 "model = samestep.Model(torch=lambda: torch.nn.Linear(6, 3), loss='mean_squared_error')",
             ],
-            "mean_squared_error takes outputs shaped like the targets; of 2 examples the model makes [2, 3]",
+            "mean_squared_error takes outputs shaped like the targets; for 2 examples the model returns [2, 3]",
         ),
         (
             ["import samestep, torch", "model = samestep.Model(torch=lambda: torch.nn.Linear(6, 3), loss='mse')"],
@@ -156,7 +156,7 @@ def test_a_tensor_plan_that_names_nothing(
 
 def test_a_tensor_plan_that_does_not_divide(launcher: Launcher) -> None:
     message = told(launcher, "torch:tp", **own("MASKED") | {"devices": 3})
-    assert "hidden/kernel [8, 16] does not cut into 3 equal parts along dimension 1; use a tensor axis" in message
+    assert "hidden/kernel [8, 16] does not split into 3 equal parts along dimension 1; use a tensor axis" in message
 
 
 @pytest.mark.skipif(torch_has_cuda(), reason="needs a machine without a GPU")
@@ -199,7 +199,7 @@ def test_images_of_bytes_are_taken_for_ids(launcher: Launcher, tmp_path: Path) -
     names = {f"{part}_{kind}": array for part in ("train", "test") for kind, array in pairs}
     np.savez(tmp_path / "a.npz", **names)
     message = told(launcher, "torch:ddp", model=f"{ZOO}:RESNET", data=str(tmp_path / "a.npz"))
-    assert "(whole numbers are ids; of images make real ones, as in `inputs / 255`) failed: RuntimeError" in message
+    assert "(whole numbers are ids; make images real numbers, as in `inputs / 255`) failed: RuntimeError" in message
 
 
 def test_targets_out_of_range(launcher: Launcher, tmp_path: Path) -> None:

@@ -24,9 +24,8 @@ from samestep.common.steps.record import FOLLOWER
 from samestep.common.steps.recorded_run import RunStep, Sums
 
 REGROUPED = (
-    "the optimizers' groups are the same in another order, or split differently: whether a parameter is in the "
-    "right one shows in "
-    "its update alone"
+    "the optimizers' groups are the same in another order, or split differently: only the update of a parameter shows "
+    "whether it is in the right one"
 )
 KINK = 0.01
 """The largest change in a gradient, relative to its norm, from a unit that rounding tips over a kink."""

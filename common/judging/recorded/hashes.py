@@ -10,8 +10,8 @@ _PADDED = 4
 _IGNORED = 5
 """The first schema that distinguishes PyTorch's targets of class 0 from ignored ones."""
 HASHED_OTHERWISE = (
-    "the samestep that made one of the two records hashed padded and packed batches in another way: where their hashes differ, "
-    "examples are not compared; record it again"
+    "one of the two records was made by a version of samestep that hashes padded and packed batches differently: where their "
+    "hashes differ, examples are not compared; record it again"
 )
 
 

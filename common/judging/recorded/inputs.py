@@ -20,19 +20,19 @@ FURTHER_CALLS = (
     "one of the two calls its models on further examples, which changes no loss and no gradient that both have"
 )
 OTHER_NUMBERS = (
-    "the two call their models on other numbers, as where one of them prepares its examples within the model: all losses and "
-    "gradients that both have are the same"
+    "the two call their models on different numbers, e.g. because one of them prepares its examples within the model: all losses "
+    "and gradients that both have are the same"
 )
 COMPUTED_EXAMPLES = (
-    "some examples are computed from the weights, as points that a network has chosen: run again from weights that rounding has "
-    "moved, the same script has different ones"
+    "some examples are computed from the weights, e.g. points that a network has chosen: the same script gets different ones if "
+    "it is run again from weights that rounding has moved"
 )
 ALL_ARGUMENTS = (
-    "an example is all that a model is called on for one row of the first dimension: no example is the same where one "
-    "argument differs, such as the labels, or where batches with the time first are cut into other columns"
+    "an example is everything that a model is called on for one row of the first dimension: no example is the same if one "
+    "argument differs, such as the labels, or if batches with the time first are split into other columns"
 )
 OTHER_MASK = (
-    "what an attention_mask or a padding_mask hides is no part of an example: where it hides other places, "
+    "what an attention_mask or a padding_mask hides is not a part of an example: if A and B hide different places, "
     "everything else that the model is called on counts as different data"
 )
 IN_NONE = ("none",)

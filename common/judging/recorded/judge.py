@@ -27,7 +27,7 @@ RANDOM = 0.5
 AMPLIFIED = 100.0
 """How many times rounding must grow to be called amplified."""
 
-_BROKEN = "step {} leaves parameters of both infinite or NaN: what comes after it is not compared"
+_BROKEN = "step {} leaves parameters of both infinite or NaN: later steps are not compared"
 
 
 def judge(a: RecordedRun, b: RecordedRun, yardstick: Yardstick | None = None) -> RecordedVerdict:
@@ -122,7 +122,7 @@ def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
     if math.isnan(walk.lone_loss) and seen.looked < made.num_steps:
         made, notes = dataclasses.replace(made, num_steps=seen.looked), (UNSEEN.format(seen.looked), *notes)
     if walk.longer:
-        notes += (f"only {walk.longer} has steps after step {seen.num_steps - 1}; nothing is said of them",)
+        notes += (f"only {walk.longer} has steps after step {seen.num_steps - 1}, which are not compared",)
     return dataclasses.replace(made, growth=growth, notes=notes)
 
 
@@ -140,15 +140,14 @@ def _blind(walk: Walk, seen: Seen) -> RecordedVerdict:
     if not is_jumping:
         return _verdict(walk, seen, "unknown", need=need)
     words = (
-        f"step {step}, gradient of {name}: a run differs from itself by {share:.1e} of the norm, once its weights are moved in "
-        "their last bit, and B from A by no more. Either a number lies within rounding of a threshold (a kink), as in x > mean "
-        "on a tie, or the run draws other random numbers each time"
+        f"step {step}, gradient of {name}: a run differs from itself by {share:.1e} of the norm if its weights are moved in "
+        "their last bit, and B differs from A by no more. Either a number lies within rounding of a threshold (a kink), as in "
+        "x > mean on a tie, or the run draws other random numbers each time"
     )
     if (step, "gradient") not in walk.yardstick.spreads:
         words = (
             f"step {step}, gradient of {name}: rounding to so few digits may move it by {share:.1e} of the norm, "
-            "which nothing measured, and B "
-            "differs from A by no more"
+            "which was not measured, and B differs from A by no more"
         )
     return _verdict(walk, seen, "unknown", need=need, first_notes=(words,))
 

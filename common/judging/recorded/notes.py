@@ -11,7 +11,9 @@ from samestep.common.mistakes.groups import trained_apart
 from samestep.common.mistakes.microbatches import goes_on
 from samestep.common.mistakes.mistake import few, spell
 
-UNSEEN = "from step {} on, the loss differs and no tensor was looked at, so nothing is said of it: record every step (--every 1)"
+UNSEEN = (
+    "from step {} on, the loss differs and no tensors were recorded, so it is not judged: record every step (--every 1)"
+)
 
 
 def find_notes(walk: Walk) -> tuple[str, ...]:
@@ -35,15 +37,15 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
     if walk.lone_loss:
         by = "by a factor that changes" if math.isnan(walk.lone_loss) else f"which is {spell(walk.lone_loss)} times A's"
         said.append(
-            f"B has another loss, {by}, and no gradient shows it: a factor is taken out again before the update, a part of the "
-            "loss has no gradient or one set to zero, the loss has the same slope for other targets or another margin, as L1 and "
-            "hinge losses have, or rounding alone moves a weight that is added to the loss, as the last bias of a critic"
+            f"B has another loss, {by}, and no gradient shows it: either a factor is taken out again before the update, a part "
+            "of the loss has no gradient or one set to zero, the loss has the same slope for other targets or another margin, "
+            "like L1 and hinge losses, or rounding alone moves a weight that is added to the loss, like the last bias of a critic"
         )
     for who, run in (("A", walk.a), ("B", walk.b)):
         if run.joined:
             said.append(
-                f"ranks {few([*map(str, run.joined)])} of {who} begin with the weights of ranks that are given examples, and are "
-                "given none: they are taken for replicas, and may be stages of a pipeline"
+                f"ranks {few([*map(str, run.joined)])} of {who} are given no examples, and begin with the weights of ranks that "
+                "are: they are taken for replicas, but may be stages of a pipeline"
             )
     if one.framework != other.framework:
         said.append(f"A is a record of {one.framework}, B of {other.framework}")
@@ -60,10 +62,8 @@ def _strangers(walk: Walk) -> Iterator[str]:
     if walk.pairing.strangers:
         names = few(walk.pairing.strangers)
         resumed = "".join(who for who, run in (("B", walk.a), ("A", walk.b)) if run.earlier)
-        lost = (
-            f", but {resumed} continues where the other run was, and has lost them if its checkpoint was to hold them"
-        )
-        said = f"{names} of a network that no optimizer updates start from other weights: not compared"
+        lost = f", but {resumed} continues the other run, and has lost them if its checkpoint should have held them"
+        said = f"{names} of a network that no optimizer updates start from other weights and are not compared"
         yield said + lost * bool(resumed)
 
 
@@ -96,7 +96,7 @@ def _unlike_steps(evidence: Evidence) -> Iterator[str]:
     sides = {"A": evidence.a, "B": evidence.b}
     for longer, shorter in ("AB", "BA") if evidence.phase == "data" else ():
         if goes_on(sides[longer], sides[shorter]):
-            yield f"{longer}'s step goes on with the examples of {shorter}'s next: its batch is larger, or it takes more of them"
+            yield f"{longer}'s step goes on with the examples of {shorter}'s next: its batch is larger, or it accumulates more"
 
 
 def _written(evidence: Evidence) -> Iterator[str]:

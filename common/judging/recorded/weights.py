@@ -11,12 +11,12 @@ from samestep.common.steps.record import FOLLOWER, UPDATED, RecordedTensor
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
 _LAST = (
-    "the script of {} wrote weights after its last step, as where a run ends with averaged or with its best ones, "
+    "the script of {} wrote weights after its last step, as a run does that ends with averaged or with its best weights, "
     "and {} goes on: the weights right after the update are compared"
 )
 _EARLIER = (
-    "running statistics are apart after a step and the same after the next one, or a step ahead: one of the two calls its model "
-    "between the two, without gradients, and the other within the next"
+    "running statistics differ after a step and are the same after the next one, or a step ahead: one of the two calls its model "
+    "between the two steps, without gradients, and the other within the next step"
 )
 
 

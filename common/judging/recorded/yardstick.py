@@ -135,7 +135,7 @@ class Yardstick:
             return ()
         return (
             f"rounding alone moves half of the gradients of step {number} by {self.chaotic[number]:.0%} of their norm or more. "
-            f"There it does not grow in proportion, and up to {CERTAIN:,.0f} times as much may be rounding",
+            f"There its effect is not proportional, and even {CERTAIN:,.0f} times the measured effect may be rounding",
         )
 
     def _growth(self, number: int) -> float:

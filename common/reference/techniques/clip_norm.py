@@ -135,7 +135,7 @@ _SENTENCES = {
     "clip_misses_tables": "the norm it clips by leaves out the embedding table",
     "clip_before_reduction": "each shard's gradient is clipped before the sum",
     "clip_each_parameter": "each parameter is clipped by its own norm",
-    "clipped_by_default": "the gradient is clipped to a norm of 1, which nobody asked for",
+    "clipped_by_default": "the gradient is clipped to a norm of 1, although no clipping was requested",
 }
 MISTAKES = (
     *in_cell(

@@ -37,7 +37,7 @@ def _read(path: str) -> Split:
     check_examples(path, arrays)
     train, test = (_told(arrays[f"{part}_inputs"]) for part in ("train", "test"))
     if train != test:
-        raise ConfigError(f"--data {path}: of an example, train_inputs are {train} and test_inputs are {test}.")
+        raise ConfigError(f"--data {path}: an example of train_inputs is {train}, and one of test_inputs is {test}.")
     return Split(**arrays)
 
 
@@ -53,7 +53,7 @@ def _one(path: str, name: str, found: Mapping[str, np.ndarray]) -> np.ndarray | 
     try:
         return together(named) if named else None
     except ValueError as error:
-        raise ConfigError(f"--data {path}: of {name}, {error}.") from None
+        raise ConfigError(f"--data {path}: {name}: {error}.") from None
 
 
 def _told(array: np.ndarray) -> str:

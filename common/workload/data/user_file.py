@@ -115,7 +115,7 @@ def as_numbers(where: str, array: np.ndarray, real: bool = False, lowest: int = 
         return _rounded(where, array)
     if array.size and (array.min() < lowest or array.max() >= 2**31):
         wrong = array.min() if array.min() < lowest else array.max()
-        raise ConfigError(f"{where} holds {wrong}; whole numbers run from {lowest} up, to less than 2^31.")
+        raise ConfigError(f"{where} holds {wrong}; whole numbers must be at least {lowest} and less than 2^31.")
     return array.astype(np.int64)
 
 

@@ -13,7 +13,7 @@ from samestep.common.workload.reductions import EXAMPLES, MEAN, OWN, SUM, TARGET
 USER_LOSS = "own"
 _INSTEAD = {
     (): "if that is the mean over the examples, add reduction='mean', and if it is a sum, reduction='sum'",
-    EXAMPLES: "if each is of an example, add reduction='examples'",
+    EXAMPLES: "if each is for one example, add reduction='examples'",
 }
 
 
@@ -83,7 +83,7 @@ def find_loss(
     if reduction_of(model) == MEAN:
         raise ConfigError(
             f"--model {source}: reduction='mean' says that a function returns one number; {model.loss} has the loss of each "
-            f"target: leave it out."
+            f"target: leave the reduction out."
         )
     name, classes = _check_outputs(str(model.loss), source, outputs, targets[:tried])
     is_ignoring = classes is not None and bool((targets < 0).any())
@@ -123,8 +123,8 @@ def _check_outputs(loss: str, source: str, outputs: np.ndarray, targets: np.ndar
         return _check_classes(loss, source, got, targets)
     if got != wanted:
         raise ConfigError(
-            f"--model {source}: {loss} takes outputs shaped like the targets; of {len(targets)} examples the model "
-            f"makes {got}, and the targets are {wanted}."
+            f"--model {source}: {loss} takes outputs shaped like the targets; for {len(targets)} examples the model "
+            f"returns {got}, and the targets are {wanted}."
         )
     return loss, 2 if loss == "binary_cross_entropy" else None
 
@@ -140,12 +140,12 @@ def _check_classes(loss: str, source: str, got: list[int], targets: np.ndarray) 
         takes = {CLASSES_LAST: "[..., classes]", CLASSES_FIRST: "[examples, classes, ...]"}
         shapes = takes.get(loss) or " or ".join(takes.values())
         raise ConfigError(
-            f"--model {source}: {loss} takes outputs {shapes} and whole targets [...]; of {len(targets)} examples the model "
-            f"makes {got}, and the targets are {targets.dtype} {wanted}."
+            f"--model {source}: {loss} takes outputs {shapes} and whole targets [...]; for {len(targets)} examples the model "
+            f"returns {got}, and the targets are {targets.dtype} {wanted}."
         )
     if all(fits.values()):
         raise ConfigError(
-            f"--model {source}: of {len(targets)} examples the model makes {got}, whose classes may be the second dim or the "
+            f"--model {source}: for {len(targets)} examples the model returns {got}, whose classes may be the second dim or the "
             f"last; say loss={CLASSES_FIRST!r} or loss={CLASSES_LAST!r}."
         )
     return ("cross_entropy", got[-1]) if fits[CLASSES_LAST] else (CLASSES_FIRST, got[1])

@@ -65,7 +65,7 @@ def logits_of(returned: object, is_tensor: IsTensor) -> object:
         )
     if lost := [f"`{name}`" for name, value in fields.items() if "loss" in name and value is not None]:
         raise ConfigError(
-            f"the model returns {', '.join(lost)} beside its logits, which no strategy would train on; leave it out, or add it "
+            f"the model returns {', '.join(lost)} next to its logits, which no strategy would train on; leave it out, or add it "
             f"up: by add_loss in Keras, by loss={{'torch': function}}, or in the model, with loss='returned'."
         )
     return fields["logits"]
@@ -104,7 +104,7 @@ def main_of(returned: object, is_tensor: IsTensor) -> object:
     tensors = {name: each for name, each in named_tensors(returned, is_tensor) if not is_number(each)}
     if not tensors:
         raise ConfigError(
-            f"the model returns {type(returned).__name__} without a tensor of each example; if it computes its own loss, give "
+            f"the model returns {type(returned).__name__} without a tensor of outputs; if it computes its own loss, give "
             f"loss='returned'."
         )
     return tensors.get("logits", next(iter(tensors.values())))

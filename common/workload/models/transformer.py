@@ -87,7 +87,7 @@ class TransformerSpec:
     def _check_llama(self) -> None:
         if self.width // self.heads % 2:
             raise ConfigError(
-                f"rotary positions turn pairs, and {self.width} / {self.heads} is odd; give a +width= of {2 * self.heads} n."
+                f"rotary positions turn pairs, and {self.width} / {self.heads} is odd; give a multiple of {2 * self.heads}."
             )
         if self.activation != "gelu":
             raise ConfigError(

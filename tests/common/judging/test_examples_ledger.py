@@ -63,8 +63,11 @@ def test_a_later_attempt_takes_the_place_of_an_earlier_one() -> None:
     [
         (lambda entries: entries[1:], "steps 0 to 11: the example in place 0 was gathered 0 times, and others 1 times"),
         (lambda entries: [*entries, entries[2]], "place 4 was gathered 2 times, and others 1 times"),
-        (lambda entries: [entry for entry in entries if entry[0] != 2], "step 12 was gathered by nobody"),
-        (lambda entries: other_seed(entries), "steps 0 to 11: rank-0 gathered other examples than these steps have"),
+        (lambda entries: [entry for entry in entries if entry[0] != 2], "step 12 was gathered by no process"),
+        (
+            lambda entries: other_seed(entries),
+            "steps 0 to 11: rank-0 gathered different examples from those of these steps",
+        ),
     ],
 )
 def test_what_does_not_add_up_is_told(change: Callable[[Entries], Entries], told: str) -> None:

@@ -123,7 +123,7 @@ def test_a_run_passes_if_its_port_is_the_same_model_and_explains_the_deviation(
     found = judged(run, port, off)
     assert found.passed is passes
     assert verdict.sentence in found.reason
-    assert "from tf:single it is 0" in found.reason
+    assert "the run's distance from tf:single is 0" in found.reason
     if passes:
         assert off * (1 - 1e-9) <= found.loss_bound <= max(off, 30 * 4.1e-10)
     else:

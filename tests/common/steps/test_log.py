@@ -91,7 +91,7 @@ def test_an_attempt_may_start_again_from_the_first_step(tmp_path: Path) -> None:
 def test_an_attempt_that_leaves_a_gap_or_starts_too_early_is_refused(tmp_path: Path, end: int) -> None:
     write(tmp_path, SECOND)
     write(tmp_path, Window(end, 0.1, (0.5,)))
-    with pytest.raises(ConfigError, match="does not go on where the one before ends"):
+    with pytest.raises(ConfigError, match="does not continue where the one before ends"):
         read_log(tmp_path)
 
 

@@ -62,7 +62,7 @@ def test_the_digest_tells_names_and_values(read) -> None:
     ("change", "message"),
     [
         ({"train_inputs.ids": np.zeros((8, 3), int)}, "of train_inputs, the arrays ids, mask hold different numbers"),
-        ({"test_inputs.ids": np.zeros((4, 2), int)}, r"of an example, train_inputs are ids int64 \[3\], mask"),
+        ({"test_inputs.ids": np.zeros((4, 2), int)}, r"an example of train_inputs is ids int64 \[3\], mask"),
         ({"test_inputs.more": np.zeros((4, 2))}, "and test_inputs are ids int64"),
         ({"test_targets": np.zeros(5)}, r"test_inputs \[4\] and test_targets \[5\] do not hold the same"),
         ({"train_inputs.ids": np.array(list("abcdefghi"))}, "train_inputs.ids is <U1; give real or whole numbers"),

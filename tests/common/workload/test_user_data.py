@@ -242,7 +242,7 @@ def test_arrays_that_are_missing_are_listed(refusal):
         ),
         ({"test_targets": np.eye(3, dtype=int)[whole(3, 4)]}, "give the classes: `test_targets.argmax(axis=1)`."),
         ({"train_inputs": real(12), "test_inputs": real(4)}, "the mlp takes real numbers [examples, features]"),
-        ({"train_targets": -whole(3, 12)}, "train_targets holds -2; whole numbers run from 0 up"),
+        ({"train_targets": -whole(3, 12)}, "train_targets holds -2; whole numbers must be at least 0"),
         ({"train_inputs": np.where(real(12, 6) > 0, np.nan, 0)}, "train_inputs holds numbers that are not finite"),
         ({"test_inputs": np.where(real(4, 6) > 0, np.inf, 0)}, "test_inputs holds numbers that are not finite"),
         ({"train_inputs": np.full((12, 6), "a")}, "train_inputs is <U1; give real or whole numbers"),
@@ -262,7 +262,7 @@ def test_arrays_that_no_model_can_take_are_refused_by_name(refusal, changed, nam
         (
             "prose-gpt",
             tokens() | {"train_inputs": whole(7, 12, 5) - 1},
-            "train_inputs holds -1; whole numbers run from 0 up",
+            "train_inputs holds -1; whole numbers must be at least 0",
         ),
         ("prose-gpt", clicks(), "the transformer takes whole numbers [examples, 5], not int64 [12]"),
         ("prose-gpt", tokens() | {"train_targets": real(12, 5)}, "must be whole numbers from 0 up, not float64"),

@@ -135,7 +135,7 @@ def expert_gradients_over_replicas(program: TrainingProgram, context: Context) -
 
 
 _SENTENCES = {
-    "balance_of_shards": "the load-balancing loss is the mean over {devices} shards, where that of the whole batch is due",
+    "balance_of_shards": "the load-balancing loss is the mean over {devices} shards, not that of the whole batch",
     "balance_without_gradient": "the load-balancing loss is part of the reported loss, but has no gradient",
     "dropped_tokens": "experts take no more than an even share of the tokens, and the dropped ones still count in "
     "the load and in the loss",
