@@ -128,11 +128,11 @@ def test_a_run_passes_if_its_port_is_the_same_model_and_explains_the_deviation(
         assert off * (1 - 1e-9) <= found.loss_bound <= max(off, 30 * 4.1e-10)
     else:
         assert found.reason.startswith(
-            f"your model is not the same function as torch's. The losses are off by {off:.1e}; from"
+            f"your model is not the same function as torch's. The losses are off by {off:.1e}; the run's"
         )
 
 
-@pytest.mark.parametrize(("port", "said"), [(SAME, "a suspect"), (CONSTANTS, "a suspect"), (DIFFERENT, "beside that")])
+@pytest.mark.parametrize(("port", "said"), [(SAME, "a suspect"), (CONSTANTS, "a suspect"), (DIFFERENT, "in addition")])
 def test_a_wrong_strategy_is_not_excused_by_its_port(run: Run, port: str, said: str) -> None:
     """It is off from its own model on one device, by less than the port might explain, or in its weights alone."""
     for how in ({"itself": 5e-11}, {"weights": 1e-6}):

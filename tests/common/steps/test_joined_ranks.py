@@ -114,4 +114,4 @@ def test_stages_with_replicas_that_are_seeded_alike_are_told_by_their_first_upda
     names = [each.name for each in run.tensors if each.role == "parameter"]
     assert (names, run.joined) == (["weight", "rank2.weight"][:networks], joined)
     notes = [note for note in judge(run, run).notes if "may be stages of a pipeline" in note]
-    assert [note.partition(" begin")[0] for note in notes] == ["ranks 2, 3 of A", "ranks 2, 3 of B"] * bool(joined)
+    assert [note.partition(" are given")[0] for note in notes] == ["ranks 2, 3 of A", "ranks 2, 3 of B"] * bool(joined)

@@ -61,9 +61,9 @@ def test_the_digest_tells_names_and_values(read) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"train_inputs.ids": np.zeros((8, 3), int)}, "of train_inputs, the arrays ids, mask hold different numbers"),
+        ({"train_inputs.ids": np.zeros((8, 3), int)}, "train_inputs: the arrays ids, mask hold different numbers"),
         ({"test_inputs.ids": np.zeros((4, 2), int)}, r"an example of train_inputs is ids int64 \[3\], mask"),
-        ({"test_inputs.more": np.zeros((4, 2))}, "and test_inputs are ids int64"),
+        ({"test_inputs.more": np.zeros((4, 2))}, "and one of test_inputs is ids int64"),
         ({"test_targets": np.zeros(5)}, r"test_inputs \[4\] and test_targets \[5\] do not hold the same"),
         ({"train_inputs.ids": np.array(list("abcdefghi"))}, "train_inputs.ids is <U1; give real or whole numbers"),
     ],
