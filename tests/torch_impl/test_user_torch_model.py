@@ -175,7 +175,7 @@ def test_what_the_model_does_is_told_from_what_the_strategy_does(
     fields = {"devices": 2, "dtype": "float64", **own(model)}
     result = run_cell("torch:ddp", "digits-mlp", **fields)
     assert result.parity.passed is False
-    assert re.fullmatch(rf"your model is not the same function on shards: {reason} [0-9.e-]+", result.parity.reason)
+    assert re.fullmatch(rf"your model is not the same function on shards: {reason}, by [0-9.e-]+", result.parity.reason)
     assert conclude_missed([("torch:ddp", result.parity.attribution)]).startswith(
         "torch:ddp is right; your model is not the"
     )
@@ -231,7 +231,7 @@ def test_a_wrong_strategy_is_not_excused(launcher: Launcher, tmp_path: Path) -> 
     result = broken(launcher, tmp_path / "run", "torch:c10d", "RESNET", dtype="float64")
     assert result.parity.passed is False
     assert re.search(
-        r"without the local statistics of 5 BatchNorm layers \(1, 4.norm1, 4.norm2, ...\) \S+ is left",
+        r"without the local statistics of 5 BatchNorm layers \(1, 4.norm1, 4.norm2, ...\) still by \S+: ",
         result.parity.reason,
     )
 
