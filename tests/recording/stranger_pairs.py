@@ -32,7 +32,7 @@ PAIRS = [
     ("turns", "mistaken", "other_turn", "step 1 updates "),
     ("prepared", "within", "same", "the two call their models on different numbers"),
     ("prepared", "shifted", "unnamed", "0 of A's 8 examples are among the 8 of B"),
-    ("prepared", "shifted", "unnamed", "no example is the same where one argument differs, such as the labels, or"),
+    ("prepared", "shifted", "unnamed", "no example is the same if one argument differs, such as the labels, or"),
     ("prepared", "unbiased", "missing_gradients", "inner.bias gets a gradient in A alone"),
     ("cached", "lost", "missing_gradients", "get gradients in A alone"),
     (
