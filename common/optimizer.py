@@ -75,7 +75,7 @@ def _check_own(run: Run, is_sharded: bool) -> None:
     if is_sharded:
         _refuse_parts(run, found.shards, "two shards of each parameter")
     elif run.strategy.cuts_parameters and run.num_devices > 1:
-        _refuse_parts(run, found.halves, "a half of each parameter alone")
+        _refuse_parts(run, found.halves, "only a half of each parameter")
 
 
 def refuse_some(run: Run) -> None:
@@ -86,13 +86,13 @@ def refuse_some(run: Run) -> None:
     """
     found = run.workload.model.facts.optimizer
     if run.optimizer.name == USER and run.num_devices > 1 and found is not None:
-        _refuse_parts(run, found.some, "some of the parameters alone")
+        _refuse_parts(run, found.some, "only some of the parameters")
 
 
 def _refuse_parts(run: Run, moved: str, given: str) -> None:
     if moved:
         raise ConfigError(
-            f"the optimizer of {run.workload.name} takes another step when it is given {given}, as {run.name} does: in an "
+            f"the optimizer of {run.workload.name} takes a different step when it is given {given}, as {run.name} does: in an "
             f"experiment {moved} moved differently; choose a row that gives it all of them, as torch:ddp, or "
             "--optimizer "
             f"{_listed(OPTIMIZERS)}."

@@ -61,7 +61,8 @@ def refuse(run: Run) -> None:
     if run.asked.is_zigzag and positions % (2 * count):
         raise ConfigError(
             f"with --attention-exchange {run.asked.attention_exchange} each rank has two pieces of a sequence, and {positions} "
-            f"positions are not {2 * count} equal pieces; give +context= a multiple of {2 * count}, or take heads."
+            f"positions are not {2 * count} equal pieces; give +context= a multiple of {2 * count}, or "
+            "--attention-exchange heads."
         )
     if heads % count and run.asked.attention_exchange == HEADS:
         raise ConfigError(

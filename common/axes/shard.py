@@ -40,8 +40,8 @@ def refuse(run: Run) -> None:
         )
     if written := model.facts.written:
         raise ConfigError(
-            f"{run.name} gathers a parameter for a forward pass and then drops it, and that of {run.workload.name} writes "
-            f"{written[0]}; hold it in a buffer, or choose a row that keeps parameters whole, as torch:zero1."
+            f"{run.name} drops a gathered parameter after each forward pass, and the forward pass of {run.workload.name} "
+            f"writes into {written[0]}; hold it in a buffer, or choose a row that keeps parameters whole, as torch:zero1."
         )
 
 

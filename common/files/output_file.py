@@ -73,6 +73,4 @@ def _told(path: Path, flag: str) -> Iterator[None]:
         yield
     except OSError as error:
         why = "it is a pipe, and nobody reads it" if error.errno == errno.ENXIO else error.strerror
-        raise ConfigError(
-            f"{flag} {path} cannot be written ({why}); name a file in a directory that is there."
-        ) from None
+        raise ConfigError(f"{flag} {path} cannot be written ({why}); name a file in a directory that exists.") from None

@@ -78,7 +78,7 @@ def _array(name: str, said: object, data: bytes) -> np.ndarray:
             raise Unreadable(f"its header claims bytes for {name} that are not there")
         array = np.frombuffer(data, dtype, count, start).reshape(shape)
     except (TypeError, KeyError, ValueError):
-        raise Unreadable(f"its header says nothing that can be read of {name}") from None
+        raise Unreadable(f"its header has no valid entry for {name}") from None
     return widened(array) if kind == _HALF_A_FLOAT else array
 
 

@@ -37,7 +37,7 @@ def latest(folder: Path) -> Path:
     """
     named = re.search(rb'^model_checkpoint_path: "([^"\\/]+)"$', read_bytes(folder / LATEST), re.MULTILINE)
     if named is None:
-        raise Unreadable(f"its file {LATEST} names none in the same folder")
+        raise Unreadable(f"its file {LATEST} names no checkpoint in the same folder")
     return folder / os.fsdecode(named[1])
 
 

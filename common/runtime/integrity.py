@@ -47,14 +47,14 @@ def check_request(directory: Path, config: object) -> None:
     try:
         asked = read_json(path)
     except Unreadable as error:
-        raise ConfigError(f"{path} cannot be read: {error}; the result beside it may be of another run.") from None
+        raise ConfigError(f"{path} cannot be read: {error}; the result next to it may be of another run.") from None
     if not (isinstance(asked, Mapping) and isinstance(config, Mapping)):
         raise ConfigError(f"{path} is {_short(asked)}, not the request of a run.")
     for name in dict.fromkeys([*asked, *config]):
         if name not in _ELSEWHERE and asked.get(name) != config.get(name):
             there, here = _short(asked.get(name)), _short(config.get(name))
             raise ConfigError(
-                f"{path} is of another run than the result beside it: {name} is {there}, and {here} there."
+                f"{path} is of another run than the result next to it: {name} is {there}, and {here} in the result."
             )
 
 
@@ -81,7 +81,7 @@ def check_losses(directory: Path, first_step: int, losses: tuple[float, ...]) ->
     if found != losses[: len(found)] or (found and log.first != first_step):
         raise ConfigError(f"{path} is of another run: its losses are not those of the result.")
     if len(found) < len(losses):
-        raise ConfigError(f"{path} has {len(found)} of the {len(losses)} losses; somebody changed it.")
+        raise ConfigError(f"{path} has {len(found)} of the {len(losses)} losses; it was changed afterwards.")
     return log
 
 
@@ -118,8 +118,8 @@ def _contradictions(result: "RunResult") -> Iterator[str]:
     if taken != result.steps - result.first_step or not taken or result.parity.steps > taken:
         yield f"it has {taken} losses of steps {result.first_step} to {result.steps}, and {result.parity.steps} judged"
     if (config.steps, config.batch_size) != (result.steps, result.global_batch_size):
-        own, asked = f"{result.steps} of {result.global_batch_size}", f"{config.steps} of {config.batch_size}"
-        yield f"it has {own} examples as steps, and its request {asked}"
+        own, asked = f"{result.steps} steps of {result.global_batch_size}", f"{config.steps} of {config.batch_size}"
+        yield f"it has {own} examples, and its request {asked}"
 
 
 def check_asked(config: RunConfig) -> None:
@@ -173,7 +173,7 @@ def _damages(values: object, made: object, place: str) -> Iterator[str]:
         for number, (each, member) in enumerate(zip(values, members, strict=True)):
             yield from _damages(each, member, f"{place}{number}.")
     elif isinstance(values, float) and not abs(values) < _MOST_REAL:
-        yield f"its {place.removesuffix('.')} is {values}, and no measured number is"
+        yield f"its {place.removesuffix('.')} is {values}, which cannot have been measured"
     elif isinstance(values, int) and abs(values) >= _MOST_WHOLE:
         yield f"its {place.removesuffix('.')} is larger than 2^{math.log2(_MOST_WHOLE):.0f}"
 

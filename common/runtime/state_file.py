@@ -126,7 +126,7 @@ def unflatten(arrays: Mapping[str, np.ndarray]) -> TrainState:
 
 def _whole(path: str, rank: str) -> int:
     if not re.fullmatch("[0-9]{1,5}", rank):
-        raise Unreadable(f"{path} is of no rank")
+        raise Unreadable(f"{path} names no rank")
     return int(rank)
 
 

@@ -147,7 +147,9 @@ def own_index(specs: Sequence[ProcessSpec], environment: Mapping[str, str]) -> i
         raise ConfigError(f"{names} not set; start the run by the lines that --prepare printed.")
     count = environment.get("WORLD_SIZE")
     if "WORLD_SIZE" in wanted and count != str(len(specs)):
-        raise ConfigError(f"WORLD_SIZE is {count}, but the run was prepared for {len(specs)} processes; start as many.")
+        raise ConfigError(
+            f"WORLD_SIZE is {count}, but the run was prepared for {len(specs)} processes; start {len(specs)}."
+        )
     if "TF_CONFIG" in wanted:
         return _own_task(specs, environment["TF_CONFIG"])
     if "RANK" not in wanted:

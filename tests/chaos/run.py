@@ -44,7 +44,7 @@ SAYS = {
     "cut_connection": "({roles}) .*([Cc]onnection|[Ss]ocket|Broken pipe|EOF|UNAVAILABLE|UnavailableError)",
     "full_disk": "({roles}) .*No space left on device",
     "fork_server_killed": "the {framework} fork server was killed by SIGKILL",
-    "short_memory": r"{role} was killed for want of memory at \d+ MiB",
+    "short_memory": r"{role} was killed for lack of memory at \d+ MiB",
     "nan_gradient": "the loss of step 5 is nan",
     "mismatched_shapes": ".*(rank [0-9] was given another run|another model|[Ss]hape)",
     "corrupted_state": "--start-from .*: no readable state.npz: .*damaged",

@@ -80,7 +80,7 @@ def test_a_worker_that_a_real_limit_of_memory_kills_is_told(tmp_path: Path) -> N
     )
     if done.returncode == 77:
         pytest.skip("this machine allows no control group of our own")
-    assert re.match(r"True 0 rank-0 was killed for want of memory at \d+ MiB", done.stdout), done.stdout + done.stderr
+    assert re.match(r"True 0 rank-0 was killed for lack of memory at \d+ MiB", done.stdout), done.stdout + done.stderr
 
 
 def test_the_page_shows_every_row_and_fault() -> None:

@@ -109,7 +109,7 @@ def test_a_model_of_two_segments_has_nothing_to_recompute() -> None:
 
 def test_one_device_has_nothing_to_compress() -> None:
     with pytest.raises(
-        ConfigError, match="--compress int8 is for what devices exchange, and there is one; add --devices 2"
+        ConfigError, match="--compress int8 is for what devices exchange, and there is one device; add --devices 2"
     ):
         parse(RunConfig("torch", "ddp", "synthetic-mlp", techniques=Techniques(compress="int8")))
 
@@ -132,7 +132,7 @@ def test_a_run_is_longer_than_its_warm_up() -> None:
 
     checked(8)
     with pytest.raises(
-        ConfigError, match="--compress-warmup-steps 9 leave no step of 9 to powersgd; give at most 8, or leave"
+        ConfigError, match="--compress-warmup-steps 9 leaves none of 9 steps to powersgd; give at most 8, or leave"
     ):
         checked(9)
 

@@ -146,7 +146,7 @@ def test_open_mpi_in_slurm(run_cell: RunCell, slurm: SlurmBox, tmp_path: Path) -
     alone = {"OMPI_MCA_plm": "^slurm", "OMPI_MCA_ras": "^slurm"}
     start = by("srun", "-N1", "-n1", "bash", **AS_ROOT, **alone, **slurm.environment)
     told = is_the_same(run_cell, "mpi", "torch:ddp", tmp_path, start)
-    assert "OMPI_COMM_WORLD_RANK of Open MPI counts before SLURM_PROCID of Slurm" in told
+    assert "OMPI_COMM_WORLD_RANK of Open MPI takes precedence over SLURM_PROCID of Slurm" in told
 
 
 @pytest.mark.slow

@@ -176,7 +176,7 @@ def test_a_checkpoint_goes_there_and_back(walked: Walked, launcher: Launcher, tm
     }
     made = read_safetensors(tmp_path / "old.torch.safetensors")
     assert made.keys() == arrays.keys() and all(np.array_equal(made[name], arrays[name]) for name in arrays)
-    with pytest.raises(ConfigError, match=r"old\.weights\.json are there already; move it away"):
+    with pytest.raises(ConfigError, match=r"old\.weights\.json would be overwritten; move them away"):
         main(["--model", "net.py", "--weights", str(old), "--to", "keras"])
 
 

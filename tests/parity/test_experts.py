@@ -45,9 +45,9 @@ def test_the_load_balancing_loss_is_that_of_the_whole_batch(run_cell: RunCell, c
         ("torch:ddp+compress=int8", "no shard has the tokens that each expert takes of the whole batch"),
         ("torch:ddp+precision=bf16", "rounds the router's scores"),
         ("torch:ddp+compile=true", "needs shapes that are known before a step"),
-        ("torch:mp", "the routers of other stages do not meet there"),
-        ("torch:rpc", "the routers of other stages do not meet there"),
-        ("torch:pp", "the routers of other stages do not meet there"),
+        ("torch:mp", "which does not have the routers of other stages"),
+        ("torch:rpc", "which does not have the routers of other stages"),
+        ("torch:pp", "which does not have the routers of other stages"),
         (
             "torch:hybrid+mesh=data=2",
             "needs the tokens .* one micro-batch after the other; give \\+balance=0, or choose torch:ddp",

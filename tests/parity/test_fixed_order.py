@@ -117,8 +117,12 @@ def test_rows_of_torch_end_in_the_same_bits(run_cell: RunCell) -> None:
     ("cell", "devices", "line"),
     [
         ("torch:ddp+fixed_order=6", 2, "--fixed-order 6 is not a power of two, which its tree needs; give 4 or 8"),
-        ("torch:ddp+fixed_order=8", 3, "and 3 cannot share it; use --devices with one of 1, 2, 4, 8, or a larger"),
-        ("torch:ddp+fixed_order=2", 4, "and 4 cannot share it; use --devices with one of 1, 2, or a larger"),
+        (
+            "torch:ddp+fixed_order=8",
+            3,
+            "which 3 devices cannot have; use --devices with one of 1, 2, 4, 8, or a larger",
+        ),
+        ("torch:ddp+fixed_order=2", 4, "which 4 devices cannot have; use --devices with one of 1, 2, or a larger"),
         ("torch:ddp+fixed_order=8+accumulation_steps=2", 2, "how many micro-batches there are; leave out --accum"),
         ("torch:ddp+fixed_order=8+compress=int8", 2, "--compress int8 and --fixed-order 8 both exchange gradients"),
         ("torch:c10d+fixed_order=8+ring=true", 2, "--fixed-order 8 exchanges in its own way; leave out --ring"),

@@ -139,7 +139,7 @@ def test_eight_processes_where_memory_is_short(fail: Fail) -> None:
     told = fail("sixth_rank_has_no_memory", "torch:hybrid", 60, mesh="pipe=2,data=2,tensor=2")
     needs = "on each device parameters, gradients and optimizer state alone need"
     assert re.match(
-        rf"rank-5 ran out of memory: {needs} \S+ MiB, beside the framework itself; allow more, or choose", told
+        rf"rank-5 ran out of memory: {needs} \S+ MiB, in addition to the framework itself; allow more, or choose", told
     )
 
 

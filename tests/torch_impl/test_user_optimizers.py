@@ -25,8 +25,8 @@ def own(model: str) -> dict[str, str]:
     ("model", "refused", "taken", "given"),
     [
         ("MUON", "torch:fsdp", "torch:zero1", "two shards of each parameter, as torch:fsdp does"),
-        ("MUON", "torch:deepspeed", "torch:ddp", "a half of each parameter alone, as torch:deepspeed does"),
-        ("CLIPPED", "torch:zero1", "torch:fsdp", "some of the parameters alone, as torch:zero1 does"),
+        ("MUON", "torch:deepspeed", "torch:ddp", "only a half of each parameter, as torch:deepspeed does"),
+        ("CLIPPED", "torch:zero1", "torch:fsdp", "only some of the parameters, as torch:zero1 does"),
     ],
 )
 def test_what_it_makes_of_parts_is_found_out_before_it_trains(
@@ -35,7 +35,7 @@ def test_what_it_makes_of_parts_is_found_out_before_it_trains(
     described = launcher.describe(Cell.parse(taken).apply_to(RunConfig(devices=2, batch_size=48, **own(model))))
     parse(described)
     with pytest.raises(
-        ConfigError, match=f"takes another step when it is given {given}: in an experiment .* moved differently"
+        ConfigError, match=f"takes a different step when it is given {given}: in an experiment .* moved differently"
     ):
         parse(Cell.parse(refused).apply_to(described))
 

@@ -65,8 +65,8 @@ def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
     """Yields what conflicts with a load-balancing loss of the whole batch: whether the run has it, and the reason in words."""
     yield (
         run.mesh.parts("layers") > 1,
-        f"{run.name} cannot take {BALANCED}: it computes the load-balancing loss in its last stage, and the routers of other "
-        "stages do not meet there; choose torch:ddp",
+        f"{run.name} cannot take {BALANCED}: it computes the load-balancing loss in its last stage, which does not have the "
+        "routers of other stages; choose torch:ddp",
     )
     yield (
         run.passes > 1,

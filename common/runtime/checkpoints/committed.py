@@ -204,7 +204,7 @@ def newest(directory: Path, program: str) -> tuple[Checkpoint | None, tuple[Dama
         if isinstance(found, Damaged):
             damaged.append(found)
         elif found.commit.program != program:
-            raise ConfigError(f"{found.path} is of another run than config.json above it; move it away.")
+            raise ConfigError(f"{found.path} belongs to another run than the config.json above it; move it away.")
         else:
             return found, tuple(damaged)
     return None, tuple(damaged)

@@ -110,7 +110,7 @@ def find_place(environment: Mapping[str, str], processes: int) -> Place | None:
     if count is not None and count != str(processes):
         inside = f" {said_why(engine, around)}" if around else ""
         raise ConfigError(
-            f"{engine.world} is {count}, but the run was prepared for {processes} processes; start as many.{inside}"
+            f"{engine.world} is {count}, but the run was prepared for {processes} processes; start {processes}.{inside}"
         )
     local, attempt = environment.get(engine.local_rank), environment.get(engine.attempt)
     return Place(
@@ -131,7 +131,7 @@ def said_why(engine: Engine, around: list[Engine] | tuple[Engine, ...]) -> str:
         around: The engines around it.
     """
     others = " and ".join(f"{each.rank} of {each.name}" for each in around)
-    return f"{engine.rank} of {engine.name} counts before {others}, which started it."
+    return f"{engine.rank} of {engine.name} takes precedence over {others}, which started it."
 
 
 def refuse_contradiction(rank: int, variable: str, environment: Mapping[str, str], processes: int) -> None:

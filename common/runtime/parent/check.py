@@ -52,7 +52,9 @@ def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
 
         check_elastic(run, launch, launch.elastic)
     if not is_here and launch.bandwidth is not None:
-        raise ConfigError("--bandwidth limits links on this machine, and an engine starts the processes; leave it out.")
+        raise ConfigError(
+            "--bandwidth limits links on this machine, and an engine starts these processes; leave it out."
+        )
     processes = len(run.strategy.topology(run))
     notes = [*_notes_on_own(run, launch)] if launch.model or launch.data else []
     if launch.start_from is not None:
@@ -86,7 +88,9 @@ def _notes_on_own(run: Run, launch: Launch) -> Iterator[str]:
     if (casts := run.workload.model.facts.casts) and run.dtype == "float64":
         from samestep.common.features.feature import count_layers
 
-        yield (f"{run.workload.name}: {count_layers(casts, 'layer')} cast to float32; for the proof they keep float64.")
+        yield (
+            f"{run.workload.name}: {count_layers(casts, 'layer')} cast to float32; in this float64 run they keep float64."
+        )
 
 
 def _check_memory(run: Run) -> None:

@@ -30,13 +30,15 @@ def check_elastic(run: Run, launch: Launch, elastic: str) -> None:
     if not launch.restarts:
         raise ConfigError(f"{given} is for runs that are started again; add --restarts, as in --restarts 10.")
     if run.num_devices != most:
-        raise ConfigError(f"{given} starts with {most} devices; leave out the {run.num_devices} that are asked for.")
+        raise ConfigError(
+            f"{given} starts with {most} devices, and {run.num_devices} are requested; leave out --devices or --mesh."
+        )
     if len(run.mesh.axes) > 1:
         raise ConfigError(f"{given} does not say which axis of --mesh {run.mesh} gets shorter; leave one of them out.")
     if least < most and next(_smaller(run, launch), None) is None:
         raise ConfigError(
-            f"{given}: {run.name} takes this step on {most} devices alone; choose a global batch that divides among fewer, "
-            "and leave out what is computed of each replica's shard."
+            f"{given}: {run.name} can take this step only on {most} devices; choose a global batch that divides among fewer, "
+            "and leave out what depends on the shard of each replica."
         )
 
 

@@ -156,7 +156,7 @@ class Launcher:
             try:
                 start(directory, run, launch, self._serve(run, launch), shared, progress).wait()
             except OSError as error:  # no file descriptor is left, or no process
-                raise WorkerFailed(f"{directory} was given up: {error}") from None
+                raise WorkerFailed(f"the run in {directory} was ended: {error}") from None
             finally:
                 seal(directory)
 

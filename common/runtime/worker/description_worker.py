@@ -54,7 +54,9 @@ def trace_model(directory: Path) -> None:
     asked = pydantic.TypeAdapter(model_trace.TraceRequest).validate_python(read_json(directory / model_trace.ASKED))
     split = read_data(directory, asked.data, asked.framework)
     if asked.batch_size > (examples := len(split.train_targets)):
-        raise ConfigError(f"--batch-size {asked.batch_size} is more than the {examples} examples there are.")
+        raise ConfigError(
+            f"--batch-size {asked.batch_size} is more than the {examples} examples there are; give {examples} or less."
+        )
     mirror = importlib.import_module(f"{FRAMEWORKS[asked.framework]}.port")
     getattr(mirror, asked.task)(directory, asked, split)
 

@@ -63,7 +63,7 @@ def evaluate(program: Program, run: Run, launch: Launch, data: Split, file: Proc
             and (found := len(logits[-1])) != len(indices)
         ):
             raise ConfigError(
-                f"--model {source} returns {found} outputs of {len(indices)} examples; return one of each."
+                f"--model {source} returns {found} outputs for {len(indices)} examples; return one for each."
             )
         file.beat(min(count, start + run.batch_size))
     if file.rank != 0:

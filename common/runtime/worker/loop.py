@@ -129,7 +129,7 @@ def _find_parts(program: Program, run: Run, stream: Batches, found: Measured, fi
     """Finds how the seconds of a step are spent, once everything else is measured; or why that cannot be found."""
     specs = run.strategy.topology(run)
     if not _is_on_cpus(found.footprints):
-        return {"no_parts": "they are of steps on CPU cores; a GPU computes while its process does something else"}
+        return {"no_parts": "this is known for CPU cores only; a GPU computes while its process does something else"}
     if len(specs) > 1 and sum(not spec.serves for spec in specs) == 1:
         return {"no_parts": "the processes that compute only serve the one that takes the steps"}
     timed = slice(1 if len(found.window_steps) > 1 else 0, None)

@@ -36,7 +36,8 @@ def shortage(run: Run, role: str) -> Unavailable:
     needed = run.strategy.cost(run, run.strategy.backend).state_bytes or 0
     return Unavailable(
         f"{role} ran out of memory{under}: on each device parameters, gradients and optimizer state alone need {gib(needed)}, "
-        f"beside the framework itself; allow more, or choose a smaller model, more devices, or a strategy that splits the model."
+        f"in addition to the framework itself; allow more, or choose a smaller model, more devices, or a strategy that splits "
+        "the model."
     )
 
 

@@ -38,7 +38,9 @@ def check_compression(run: Run) -> None:
             flag = f"{spell_flag(name)} {given}"
             raise ConfigError(f"{flag} is an option of powersgd; add --compress powersgd, or leave it out.")
     if method is not None and run.num_devices == 1:
-        raise ConfigError(f"--compress {method} is for what devices exchange, and there is one; add --devices 2.")
+        raise ConfigError(
+            f"--compress {method} is for what devices exchange, and there is one device; add --devices 2."
+        )
 
 
 def check_warm_up(run: Run) -> None:
@@ -50,7 +52,7 @@ def check_warm_up(run: Run) -> None:
     given, method = run.techniques.compress_warmup_steps, run.techniques.compress
     if method is not None and given >= run.steps:
         raise ConfigError(
-            f"--compress-warmup-steps {given} leave no step of {run.steps} to {method}; give at most {run.steps - 1}, or "
+            f"--compress-warmup-steps {given} leaves none of {run.steps} steps to {method}; give at most {run.steps - 1}, or "
             f"leave out --compress {method}: the steps before it are the same."
         )
 

@@ -30,8 +30,8 @@ def check_order(run: Run) -> None:
     if devices & (devices - 1) or devices > leaves:
         fitting = ", ".join(str(1 << bit) for bit in range(leaves.bit_length()))
         raise ConfigError(
-            f"--fixed-order {leaves} gives each device a subtree of {leaves} micro-batches, and {devices} cannot share it; use "
-            f"--devices with one of {fitting}, or a larger --fixed-order."
+            f"--fixed-order {leaves} gives each device an equal subtree of {leaves} micro-batches, which {devices} "
+            f"devices cannot have; use --devices with one of {fitting}, or a larger --fixed-order."
         )
     for is_asked, why in _conflicts(run):
         if is_asked:
@@ -48,13 +48,13 @@ def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
     if buffers is not None:
         yield (
             not buffers.are_kept(run),
-            f"needs micro-batches that do not meet, and they do in the {buffers.in_words} of {buffers.asked_by}; add "
-            f"{buffers.kept_by}.",
+            f"needs micro-batches that do not affect each other, and they do in the {buffers.in_words} of "
+            f"{buffers.asked_by}; add {buffers.kept_by}.",
         )
     yield (
         bool(facts.buffers or any(facts.featured.values()) or facts.may_skip) or facts.habits != Habits(),
-        f"needs micro-batches that do not meet, and {run.workload.name} has buffers, draws random numbers, or may leave a "
-        "parameter without a gradient; leave it out.",
+        f"needs micro-batches that do not affect each other, and {run.workload.name} has buffers, draws random "
+        "numbers, or may leave a parameter without a gradient; leave it out.",
     )
 
 

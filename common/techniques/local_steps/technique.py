@@ -38,24 +38,25 @@ def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
     from samestep.common.workload.reductions import varies  # here: few runs take steps alone
 
     model = run.workload.model
-    yield run.num_devices == 1, "is for ranks that come together, and there is one; add --devices 2."
+    yield run.num_devices == 1, "needs several ranks, and there is one; add --devices 2."
     yield (
         run.arithmetic == "fp16",
-        "leaves ranks alone, and arithmetic in fp16 has them agree on the scale of the loss in every step; use bf16.",
+        "lets ranks take steps alone, and fp16 makes them agree on the scale of the loss in every step; use bf16.",
     )
     within = exchange_within(run)
     yield (
         within is not None,
-        f"leaves ranks alone, and {within and within.flag} has them exchange within a step; leave one of them out.",
+        f"lets ranks take steps alone, and {within and within.flag} makes them exchange within a step; leave out one of them.",
     )
     yield (
         bool(model.facts.buffers or buffers_of(model)),
-        f"averages weights, and {run.workload.name} also keeps buffers, which ranks move apart; choose a model without.",
+        f"averages weights, and {run.workload.name} also keeps buffers, which would differ between ranks; choose a "
+        "model without buffers.",
     )
     yield (
         varies(model),
-        f"counts all ranks alike, and the loss of {run.workload.name} is divided by a number that differs between ranks; "
-        "leave out --local-steps, or choose another workload.",
+        f"gives all ranks the same weight, and the loss of {run.workload.name} is divided by a number that differs between "
+        "ranks; leave out --local-steps, or choose another workload.",
     )
 
 
@@ -74,8 +75,8 @@ def refuse_launch(run: Run) -> None:
     if run.steps % steps:
         below = run.steps // steps * steps
         raise ConfigError(
-            f"--local-steps {steps} does not divide the run's {run.steps} steps, and its ranks would end apart; use --steps "
-            f"{below} or {below + steps}."
+            f"--local-steps {steps} does not divide the run's {run.steps} steps, so its ranks would end with different weights; "
+            f"use --steps {below} or {below + steps}."
         )
 
 

@@ -22,7 +22,7 @@ def fill_in_decay(run: Run) -> Techniques:
     end = given.decay_steps or run.steps
     if given.warmup_steps >= end:
         raise ConfigError(
-            f"--warmup-steps {given.warmup_steps} leave no step of {end} to the {schedule} decay; give at most {end - 1}."
+            f"--warmup-steps {given.warmup_steps} leaves none of {end} steps to the {schedule} decay; give at most {end - 1}."
         )
     return dataclasses.replace(given, decay_steps=end)
 

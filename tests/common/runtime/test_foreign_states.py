@@ -123,7 +123,11 @@ DAMAGE = {
         lambda folder: (folder / "ckpt-1.data-00000-of-00001").unlink(),
         "there is no such file",
     ),
-    "a name elsewhere": ("tf", replace(LATEST, b'path: "ckpt-1"', b'path: "../k-1"'), "names none in the same folder"),
+    "a name elsewhere": (
+        "tf",
+        replace(LATEST, b'path: "ckpt-1"', b'path: "../k-1"'),
+        "names no checkpoint in the same folder",
+    ),
 }
 
 

@@ -194,9 +194,9 @@ def test_with_a_fixed_order_nothing_is_seen_of_that(launcher: Launcher, tmp_path
     ("cell", "fields", "told"),
     [
         ("torch:ddp", {"restarts": 0}, "is for runs that are started again; add --restarts, as in --restarts 10"),
-        ("torch:ddp", {"devices": 2}, "starts with 4 devices; leave out the 2 that are asked for"),
+        ("torch:ddp", {"devices": 2}, "starts with 4 devices, and 2 are requested; leave out --devices or --mesh"),
         ("torch:hybrid+mesh=pipe=2,tensor=2", {"devices": None}, "does not say which axis of --mesh pipe=2,tensor=2"),
-        ("torch:ddp", {"compress": "int8"}, "takes this step on 4 devices alone; choose a global batch"),
+        ("torch:ddp", {"compress": "int8"}, "can take this step only on 4 devices; choose a global batch"),
         ("torch:ddp", {"elastic": "4"}, "--elastic is '4'; give the fewest and the most devices, as in 1:4"),
         ("torch:ddp", {"elastic": "4:1"}, "--elastic is '4:1'; give the fewest and the most devices, as in 1:4"),
     ],
@@ -237,7 +237,9 @@ def test_what_is_damaged_is_left_out_and_what_is_of_another_run_is_refused(
     assert [each.name for each in find_folders(out)] == names
     (out / "result.json").unlink()
     other, _ = ask("torch:single", out, seed=1, **fields)
-    with pytest.raises(ConfigError, match=r"step-000018-2 is of another run than config.json above it; move it away\."):
+    with pytest.raises(
+        ConfigError, match=r"step-000018-2 belongs to another run than the config.json above it; move it away\."
+    ):
         newest_of(out, digest_program(other, launch))
     (out / METRICS).write_text((out / METRICS).read_text().replace('"losses": [', '"losses": [1'))
     with pytest.raises(ConfigError, match=r"does not have the losses that lead to .*; start another run\."):

@@ -289,17 +289,17 @@ def test_damaged_measurements_are_named(tmp_path: Path, garbage: str | None) -> 
         (
             {"memory.events": "low 0\noom 0\noom_kill 2\n", "memory.max": "536870912\n"},
             {"memory.events": "low 0\noom 1\noom_kill 3\n"},
-            "for want of memory at 512 MiB",
+            "for lack of memory at 512 MiB",
         ),
         (
             {"memory.oom_control": "under_oom 0\noom_kill 0\n", "memory.limit_in_bytes": "268435456\n"},
             {"memory.oom_control": "under_oom 0\noom_kill 1\n"},
-            "for want of memory at 256 MiB",
+            "for lack of memory at 256 MiB",
         ),
         (
             {"memory.events": "oom_kill 2\n", "memory.max": "max\n"},
             {"memory.events": "oom_kill 3\n"},
-            "for want of memory",
+            "for lack of memory",
         ),
         ({"memory.events": "oom_kill 2\n"}, {}, ""),
         (
@@ -307,7 +307,7 @@ def test_damaged_measurements_are_named(tmp_path: Path, garbage: str | None) -> 
             {
                 "kmsg": "3,1,2;Out of memory: Killed process 4711 (python) total-vm:9kB, anon-rss:1048576kB, file-rss:0kB\n"
             },
-            "for want of memory at 1024 MiB",
+            "for lack of memory at 1024 MiB",
         ),
         ({}, {"kmsg": "3,1,2;Out of memory: Killed process 47 (python) anon-rss:1048576kB\n"}, ""),
         ({"kmsg": "3,1,2;Out of memory: Killed process 4711 (python) anon-rss:1048576kB\n"}, {}, ""),

@@ -107,7 +107,7 @@ def test_another_number_of_ranks_goes_on_from_the_means() -> None:
         ({"local_steps": 0}, {}, "--local-steps is 0; give a whole number from 1 up."),
         ({"local_steps": -3}, {}, "--local-steps is -3; give a whole number from 1 up."),
         ({"local_steps": "four"}, {}, "--local-steps is 'four'; give a whole number."),
-        ({"local_steps": 2}, {"devices": 1}, "is for ranks that come together, and there is one; add --devices 2."),
+        ({"local_steps": 2}, {"devices": 1}, "needs several ranks, and there is one; add --devices 2."),
         ({"outer_rate": 0.7}, {}, "--outer-rate 0.7 applies to the step after each period; add --local-steps, or"),
         (
             {"local_steps": 2, "outer_momentum": 1.0},
@@ -121,7 +121,7 @@ def test_another_number_of_ranks_goes_on_from_the_means() -> None:
             {"dtype": "float32"},
             "agree on the scale of the loss in every step; use",
         ),
-        ({"local_steps": 2}, {"workload": f"{MLP}+norm=batch"}, "also keeps buffers, which ranks move apart"),
+        ({"local_steps": 2}, {"workload": f"{MLP}+norm=batch"}, "also keeps buffers, which would differ between ranks"),
         (
             {"local_steps": 2},
             {"workload": "prose-gpt+ignored=0.5"},
@@ -147,7 +147,11 @@ def test_what_ranks_cannot_do_alone_is_refused_in_a_line(
 @pytest.mark.parametrize(
     ("steps", "line"),
     [
-        (5, "--local-steps 5 does not divide the run's 8 steps, and its ranks would end apart; use --steps 5 or 10."),
+        (
+            5,
+            "--local-steps 5 does not divide the run's 8 steps, so its ranks would end with different weights; use --steps 5 "
+            "or 10.",
+        ),
         (20, "--local-steps 20 is more than the run's 8 steps; give at most 8, or --steps 20."),
     ],
 )

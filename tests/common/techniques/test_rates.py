@@ -69,7 +69,7 @@ def test_a_complete_request_keeps_its_decay_when_its_steps_change() -> None:
     ("fields", "message"),
     [
         ({"decay_steps": 9}, "--decay-steps 9 ends a decay, and the learning rate is constant"),
-        ({"learning_rate_schedule": "cosine", "warmup_steps": 12}, "--warmup-steps 12 leave no step of 12"),
+        ({"learning_rate_schedule": "cosine", "warmup_steps": 12}, "--warmup-steps 12 leaves none of 12 steps"),
         ({"learning_rate_schedule": "linear", "warmup_steps": 3, "decay_steps": 3}, "give at most 2."),
         ({"learning_rate_schedule": "cosin"}, "Did you mean 'cosine'"),
     ],

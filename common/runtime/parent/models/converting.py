@@ -75,7 +75,7 @@ class WeightsFile:
             )
         if taken := [str(path) for path in self.made if path.exists()]:
             raise ConfigError(
-                f"{' and '.join(taken)} {'are' if len(taken) > 1 else 'is'} there already; move it away first."
+                f"{' and '.join(taken)} would be overwritten; move {'them' if len(taken) > 1 else 'it'} away first."
             )
         for path in self.made:
             check_output(path, "--weights:")
@@ -131,7 +131,9 @@ def _read(checkpoint: WeightsFile, names: Mapping[str, LayerTensor]) -> tuple[di
     for name, held in names.items():
         if arrays[name].shape != held.shape:
             has, wanted = list(arrays[name].shape), list(held.shape)
-            raise ConfigError(f"--weights {path}: {name} is shaped {has}, in the {owner} model {wanted}.")
+            raise ConfigError(
+                f"--weights {path}: {name} has shape {has}, and {wanted} in the {owner} model; give its own checkpoint."
+            )
     values = {held.neutral: arrays[name].astype(np.float64).transpose(held.permutation) for name, held in names.items()}
     return values, [name for name in arrays if name not in names and not name.endswith(_NO_WEIGHTS)]
 

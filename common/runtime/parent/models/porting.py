@@ -229,6 +229,4 @@ def _notes(folder: Path) -> list[str]:
     described = {side: read_description(str(folder / side)) for side in SIDES}
     casts = [f"{side}: {note}" for side in SIDES if (note := note_on_dtypes(side, described[side].dtypes, "float64"))]
     drawing = [side for side in SIDES if not described[side].habits.are_stilled]
-    return casts + [
-        f"the forward pass of {side} draws random numbers that nothing here switches off" for side in drawing
-    ]
+    return casts + [f"the forward pass of {side} draws random numbers that cannot be switched off" for side in drawing]

@@ -37,10 +37,10 @@ class MemoryKills:
         before, self._counted = self._counted, self._count()
         if self._counted > before:
             limit = self._number("memory.max") or self._number("memory.limit_in_bytes")
-            return f"for want of memory at {limit // _MEBIBYTE} MiB" if limit else "for want of memory"
+            return f"for lack of memory at {limit // _MEBIBYTE} MiB" if limit else "for lack of memory"
         since = "\n".join(self._reported() - self._known)  # an earlier process may have had the same id
         found = re.search(rf"Killed process {pid} \(.*anon-rss:(\d+)kB", since)
-        return f"for want of memory at {int(found[1]) // 1024} MiB" if found else ""
+        return f"for lack of memory at {int(found[1]) // 1024} MiB" if found else ""
 
     def _count(self) -> int:
         return self._number("memory.events", "oom_kill ") + self._number("memory.oom_control", "oom_kill ")

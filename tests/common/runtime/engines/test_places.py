@@ -85,20 +85,21 @@ def test_why_the_innermost_counts_is_said_once(capsys: pytest.CaptureFixture[str
         environment = STEP | {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": "2"}
         assert take_place(TWO, environment) == int(rank)
         told += capsys.readouterr().err.splitlines()
-    assert told == ["samestep: OMPI_COMM_WORLD_RANK of Open MPI counts before SLURM_PROCID of Slurm, which started it."]
+    first = "OMPI_COMM_WORLD_RANK of Open MPI takes precedence over SLURM_PROCID of Slurm, which started it."
+    assert told == [f"samestep: {first}"]
 
 
 @pytest.mark.parametrize(
     ("environment", "told"),
     [
-        (STEP, "SLURM_STEP_NUM_TASKS is 2, but the run was prepared for 3 processes; start as many."),
+        (STEP, "SLURM_STEP_NUM_TASKS is 2, but the run was prepared for 3 processes; start 3."),
         (
             STEP | {"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "7"},
             "SLURM_PROCID is '7'; give a whole number from 0 to 2.",
         ),
         (
             STEP | ELASTIC,
-            "WORLD_SIZE is 4, but the run was prepared for 3 processes; start as many. RANK of torchrun counts before",
+            "WORLD_SIZE is 4, but the run was prepared for 3 processes; start 3. RANK of torchrun takes precedence over",
         ),
         ({"JOB_COMPLETION_INDEX": "x"}, "JOB_COMPLETION_INDEX is 'x'; give a whole number from 0 to 2."),
     ],
