@@ -46,12 +46,20 @@ class StepTail:
         Raises:
             WorkerFailed: The log was removed or damaged.
         """
+        while added := self._added(step):  # again, since the log may grow meanwhile
+            for window in added:  # outside the `try`: an error of this function does not mean a damaged log
+                self.step = window[0]
+                if progress is not None:
+                    progress(*window)
+
+    def _added(self, step: int) -> list[tuple[int, list[float], float]]:
+        """Reads the windows that were added; the arguments and errors are those of `show`."""
         path, added = self._directory / METRICS, []
         try:
             if not path.exists():
                 if self._read and self._directory.exists():  # else it is not there yet, or the run is gone
                     raise WorkerFailed(f"{path} was removed; the run was at step {step}")
-                return
+                return []
             with open_plain(path) as file:
                 file.seek(self._read)
                 while (line := file.readline(METRICS_BYTES)).endswith(b"\n"):
@@ -60,10 +68,7 @@ class StepTail:
                     added.append((values["step"], values["losses"], values["seconds"]))  # pyrefly: ignore
         except (Unreadable, ValueError, KeyError, TypeError):
             raise WorkerFailed(f"{path} is damaged; the run was at step {step}") from None
-        for window in added:  # outside the `try`: an error of this function does not mean a damaged log
-            self.step = window[0]
-            if progress is not None:
-                progress(*window)
+        return added
 
 
 class AwakeClock:
