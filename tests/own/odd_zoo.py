@@ -192,6 +192,27 @@ def teacher():
     return Net()
 
 
+def uncertain():
+    """A weight that only the loss uses, which the model returns for it."""
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.out, self.doubts = nn.Linear(6, 8), nn.Linear(8, 2), nn.Parameter(torch.zeros(2))
+
+        def forward(self, x):
+            return self.out(self.inner(x).tanh()), self.doubts
+
+    return Net()
+
+
+def by_doubts(outputs, targets):
+    found, doubts = outputs
+    return (found - targets) ** 2 * (-doubts).exp() + doubts
+
+
 def without_decay_of_biases(params):
     import torch
 
@@ -229,3 +250,4 @@ WHOLE = samestep.Model(
     segments={"torch": sometimes_segments},
     optimizer={"torch": of_the_whole_alone},
 )
+UNCERTAIN = samestep.Model(torch=uncertain, loss={"torch": by_doubts})

@@ -69,6 +69,22 @@ def test_what_a_backward_pass_reaches_is_found_out(
     assert all(parameter.grad is None for parameter in net.parameters())
 
 
+def test_a_parameter_that_a_model_returns_is_read_by_its_loss() -> None:
+    """Its gradient is looked at before all are set to zero."""
+    net = odd_zoo.uncertain().double()
+    x = torch.randn(2, 6, dtype=torch.float64)
+    found = find_reach(net, x, False, "net.py", lambda outputs: odd_zoo.by_doubts(outputs, x[:, :2]))
+    assert (found.unread, found.unused) == ((), ())
+
+
+@pytest.mark.parametrize("row", ["ddp", "fsdp", *slow("zero1", "zero2")])
+def test_a_parameter_that_a_model_returns_is_trained(run_cell: RunCell, row: str, tmp_path: Path) -> None:
+    fields = {"dtype": "float64", "steps": 3, "keep_state": True, **odd("UNCERTAIN")}
+    result = run_cell(f"torch:{row}", "digits-mlp", devices=2, out=str(tmp_path / "run"), **fields)
+    assert result.parity.passed, result.parity.reason
+    assert read_state(tmp_path / "run").params["doubts"].all()
+
+
 def test_layers_of_torch_do_not_look_at_numbers() -> None:
     """Otherwise DDP would look for unused parameters in every model."""
     x = torch.randn(2, 3, 8, 8, dtype=torch.float64)

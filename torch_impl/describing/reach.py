@@ -123,8 +123,8 @@ def find_reach(
     unused = tuple(name for name, parameter in trained.items() if parameter.grad is None)
     if is_loss and len(unused) == len(trained):
         raise _is_independent(source)
+    unread = tuple(number for number, each in kept.items() if each.grad is None)  # some may be parameters
     module.zero_grad()
-    unread = tuple(number for number, each in kept.items() if each.grad is None)
     return Reach(unused, inside.found or outside.found or is_random, unread)
 
 

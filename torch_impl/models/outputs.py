@@ -52,8 +52,13 @@ def _finish_all(unread: frozenset[int], outputs: object) -> object:
     _make_known(outputs)
     check_outputs("the model", dtype_of(main_outputs(outputs)))
     leaves, structure = pytree.tree_flatten(outputs)
-    wide = [_wide(each.detach() if number in unread else each) for number, each in enumerate(leaves)]
+    wide = [_wide(each.detach() if number in unread else _readable(each)) for number, each in enumerate(leaves)]
     return pytree.tree_unflatten(wide, structure)
+
+
+def _readable(value: object) -> object:
+    """Copies a parameter that a model returns itself, since sharding frees its numbers after the forward pass."""
+    return value.clone() if isinstance(value, nn.Parameter) else value
 
 
 def _make_known(outputs: object) -> None:
