@@ -76,6 +76,17 @@ class Cell:
         """Returns whether it is the oracle, with which the others are compared."""
         return self.name == ORACLE
 
+    def check_strategy(self) -> None:
+        """Refuses the oracle where a strategy is to be shown.
+
+        Raises:
+            ConfigError: It is the oracle.
+        """
+        if self.is_oracle:
+            raise ConfigError(
+                f"{self} is the reference, on one device; name a strategy, as in torch:ddp or tf:mirrored."
+            )
+
     def get(self, name: str) -> str | None:
         """Returns the value that the cell sets for a name; None if it sets none."""
         return dict(self.settings).get(name)

@@ -131,7 +131,7 @@ def unknown(what: str, value: str, choices: Iterable[str], hint: str = "", owner
 
 def _nearest(value: str, choices: Sequence[str]) -> Sequence[str]:
     """Returns what a word may stand for: choices with its initials, as `--lr`, one slip away, with that word, or similar."""
-    letters = value.lstrip("-")
+    letters = value.lstrip("-").lower()
     words = {each: re.findall("[a-z0-9]+", each) for each in choices}
     initials = [each for each in choices if letters == "".join(word[0] for word in words[each])]
     spelled = {each.lstrip("-"): each for each in choices}

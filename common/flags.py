@@ -123,7 +123,7 @@ LEAST_FLOAT = 2.0**-126
 _LIMITS = {"least": " from {} up", "above": " above {}"}
 _MOST_BITS = 1000
 """The most bits of a whole number that a message spells out: Python refuses to spell one of 15,000 bits."""
-_PATHS = ("out", "data", "start_from")
+_PATHS = ("calibrate", "data", "model", "out", "rows", "start_from")
 _WANTED: Mapping[type, str] = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
 
 

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         ConfigError: The request is wrong, or the model has no room.
     """
-    parser = Parser(prog="samestep advise", description=_ABOUT, allow_abbrev=False)
+    parser = Parser(prog="samestep advise", description=_ABOUT)
     parser.examples = (
         "samestep advise --workload gpt3-175b --machine a100-80gb --nodes 64",
         "samestep advise --workload llama3-8b --nodes 16 --tokens 1e12 --price 2",

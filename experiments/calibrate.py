@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: The file cannot be written.
         WorkerFailed: A process that measures died, or the result is impossible.
     """
-    parser = Parser(prog="samestep calibrate", description=_ABOUT, allow_abbrev=False)
+    parser = Parser(prog="samestep calibrate", description=_ABOUT)
     add_format(parser)
     form = parser.parse_args(arguments).format
     require(FRAMEWORK)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
+from samestep.common.runtime.directory import check_there
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.text import github, size
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     directory = Path(parser.parse_args(arguments).directory)
     from samestep.common.runtime.checkpoints.committed import Damaged, find_checkpoints  # here: --help imports no NumPy
 
+    check_there(directory)
     found = list(find_checkpoints(directory))
     if not found:
         raise ConfigError(f"{directory} holds no checkpoints; `samestep run --save-every 50` saves them.")

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         ConfigError: samestep did not write a directory that was named; nothing was removed.
     """
-    parser = Parser(prog="samestep clean", allow_abbrev=False, description=__doc__)
+    parser = Parser(prog="samestep clean", description=__doc__)
     parser.add_argument("directories", nargs="*", metavar="DIR", help="a run, a comparison or a record to remove")
     for name, what in disk_usage.KINDS.items():
         parser.add_argument(f"--{name}", action="store_true", help=f"remove the {what}")

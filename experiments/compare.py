@@ -134,7 +134,8 @@ def _write_page(comparison: "Comparison", form: str, opens: bool) -> WorkerFaile
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="samestep compare", allow_abbrev=False, description=__doc__, epilog=_ENDINGS)
+    parser = Parser(prog="samestep compare", description=__doc__)
+    parser.epilog = _ENDINGS
     parser.examples = (
         "samestep compare torch:ddp tf:mirrored --report",
         "samestep compare torch:ddp --devices 1,2,4 --repeats 5",

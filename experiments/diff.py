@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         SamestepError: A record cannot be read, or a command failed.
     """
-    parser = Parser(prog="samestep diff", description=_ABOUT, allow_abbrev=False)
+    parser = Parser(prog="samestep diff", description=_ABOUT)
     parser.examples = (
         "samestep diff runs/one runs/two",
         'samestep diff "python train.py" "torchrun --nproc-per-node 2 train.py"',

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         ParityFailed: A row did not take the same step.
         WorkerFailed: A row failed, or a framework cannot be imported.
     """
-    parser = Parser(prog="samestep doctor", description=_ABOUT, allow_abbrev=False)
+    parser = Parser(prog="samestep doctor", description=_ABOUT)
     parser.add_argument("--gpu", action="store_true", help="train every strategy on the GPUs of this machine")
     parser.add_argument(
         "-o", metavar="FILE", dest="out", default=REPORT, help="with --gpu: the report (default: %(default)s)"

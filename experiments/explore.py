@@ -65,10 +65,7 @@ def _of_rows(named: Sequence[str], only_predicted: bool) -> "tuple[Grid, list[Ce
     if not cells[1:]:
         cells.append(_beside(cells[0]))
     for cell in cells:
-        if cell.is_oracle:
-            raise ConfigError(
-                f"{cell} is the reference, on one device; name a strategy, as in torch:ddp or tf:mirrored."
-            )
+        cell.check_strategy()
         if taken := [name for name, _ in cell.settings if name in ("devices", "width")]:
             raise ConfigError(f"{cell} sets {taken[0]}, for which the page has a slider; leave it out.")
     own = [devices_of(BASE, cell) for cell in cells if cell.get("mesh")]
@@ -118,7 +115,7 @@ def _of_runs(named: Sequence[str], only_predicted: bool) -> "tuple[Grid, list[Ce
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="samestep explore", allow_abbrev=False, description=_DESCRIPTION)
+    parser = Parser(prog="samestep explore", description=_DESCRIPTION)
     parser.examples = (
         "samestep explore torch:fsdp tf:mirrored",
         "samestep explore torch:ddp --predicted --open",

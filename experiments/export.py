@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
+from samestep.common.files.output_file import check_named
 from samestep.common.frameworks import conventions
 from samestep.common.workload.declaration import BUILDERS
 from samestep.experiments.cli.ending import run_command
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         Unavailable: The tracker is not installed.
     """
     given = _parser().parse_args(arguments)
+    check_named(given.output or "")
     if given.format is not None:
         return _export_state(given.runs, given.format, given.output)
     from samestep.experiments.exporting.replay import find_runs, read_replay  # here: --help imports no NumPy
@@ -51,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="samestep export", allow_abbrev=False, description=__doc__)
+    parser = Parser(prog="samestep export", description=__doc__)
     parser.examples = (
         "samestep export runs/* --to tensorboard",
         "samestep export runs/one --format safetensors -o weights",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, ParityFailed
 from samestep.common.run import parse
-from samestep.common.runtime.directory import read_config
+from samestep.common.runtime.directory import check_there, read_config
 from samestep.common.steps.log import read_log
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
@@ -25,12 +25,14 @@ def main(arguments: Sequence[str]) -> int:
         ParityFailed: An example was lost, gathered twice, or replaced by another one.
     """
     parser = Parser(prog="samestep ledger", description="Prove that a run lost no example, and took none twice.")
+    parser.examples = ("samestep ledger --examples runs/one",)
     parser.add_argument("--examples", metavar="DIR", required=True, help="the directory of a run or of a record")
     directory = Path(parser.parse_args(arguments).examples)
     from samestep.common.judging.examples_ledger import find_gap, kept  # here: --help imports no NumPy
     from samestep.common.runtime.checkpoints.ledger_file import read_entries
     from samestep.common.steps.record import rank_files
 
+    check_there(directory)
     if os.path.isdir(directory) and rank_files(directory):
         from samestep.experiments.recording.facts import facts_of  # here: a run needs none of it
 
@@ -38,8 +40,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if not os.path.lexists(directory / "config.json"):
         raise ConfigError(f"--examples {directory}: it holds neither a run nor a record; name the directory of one.")
-    run, log = parse(read_config(directory)), read_log(directory)
+    run = parse(read_config(directory))
     attempts = kept([(each.attempt, each.role, each.gathered) for each in read_entries(directory)])
+    log = read_log(directory)
     lines = [_line(each, run.batch_size) for each in attempts]
     print(github(["attempt", "processes", "steps that count", "examples"], lines))
     end = run.steps if os.path.lexists(directory / "result.json") else max(each.end for each in attempts)

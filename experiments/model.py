@@ -9,6 +9,7 @@ from samestep.common.errors import ConfigError, SamestepError, Unavailable
 from samestep.common.flags import flag, read_fields
 from samestep.common.request import MAX_DEVICES, MAX_SECONDS, MAX_SEED, RunConfig
 from samestep.common.run import parse
+from samestep.common.workload.declared import absolute_source
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.comparing.comparison_request import FRAMEWORKS_COMPARED
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         SamestepError: The request is wrong, or the model cannot be built.
     """
-    parser = Parser(prog="samestep model", description=_ABOUT, allow_abbrev=False)
+    parser = Parser(prog="samestep model", description=_ABOUT)
     parser.examples = ("samestep model net.py --data mine.npz",)
     parser.add_argument("model", metavar="FILE", help="FILE.py, or FILE.py:NAME of the samestep.Model in it")
     add_flags(parser, "model", ModelRequest)
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     given = vars(parser.parse_args(arguments))
     form, model = given.pop("format"), given.pop("model")
     config = RunConfig(model=model, **dataclasses.asdict(read_fields(ModelRequest, given)))
+    absolute_source(model)  # a wrong name is told before anything is imported
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
     from samestep.common.workload.models.description import read_description
     from samestep.experiments.printing.model_report import Understood, model_document

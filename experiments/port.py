@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="samestep port", description=_ABOUT, allow_abbrev=False)
+    parser = Parser(prog="samestep port", description=_ABOUT)
     parser.examples = (
         "samestep port --model net.py --data mine.npz",
         "samestep port --model net.py --data mine.npz --accept double_bias,epsilon",

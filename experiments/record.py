@@ -24,9 +24,8 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: There is no command, or the directory is taken.
         Unavailable: Nothing could be recorded.
     """
-    parser = Parser(
-        prog="samestep record", description=_ABOUT, allow_abbrev=False, usage="samestep record [OPTIONS] -- COMMAND"
-    )
+    parser = Parser(prog="samestep record", description=_ABOUT)
+    parser.usage = "samestep record [OPTIONS] -- COMMAND"
     parser.add_argument("--out", metavar="DIR", help="an empty directory for the record (default: a new one in runs/)")
     parser.add_argument(
         "--every", type=int, default=1, metavar="N", help="record tensors at every N-th step after the first 10"

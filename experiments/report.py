@@ -112,7 +112,7 @@ def report_comparison(comparison: "Comparison") -> Path:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="samestep report", allow_abbrev=False, description=__doc__)
+    parser = Parser(prog="samestep report", description=__doc__)
     parser.examples = (
         "samestep report runs/*",
         "samestep report nightly -o review.html",

@@ -80,7 +80,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _first_parser() -> Parser:
     """Returns the parser of the flags outside of a request: where to start a run, and which run to continue."""
-    parser = Parser(prog="samestep run", add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    parser = Parser(prog="samestep run", add_help=False)
+    parser.argument_default = argparse.SUPPRESS
     parser.add_argument("--for", dest="written_for", action=TargetAction, metavar="ENGINE", help=_FOR)
     parser.add_argument("--on", dest="started_on", action=TargetAction, metavar="ENGINE", help=_ON)
     parser.add_argument("--resume", dest="resumed", type=Path, metavar="DIR", help="continue a run that was cut off")

@@ -16,7 +16,7 @@ from samestep.common.techniques import Techniques
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.column_table import Column, explained
-from samestep.experiments.printing.formats import Case, Document, add_format, write
+from samestep.experiments.printing.formats import FORMATS, Case, Document, add_format, write
 from samestep.experiments.printing.picture import write_picture
 from samestep.experiments.printing.text import explain_emulation, fill, marked, paragraphs, sharing
 
@@ -52,6 +52,8 @@ def main(arguments: Sequence[str]) -> int:
     add_format(parser)
     given = parser.parse_args(arguments)
     if given.picture or given.beside or given.out:
+        if given.format != next(iter(FORMATS)):
+            raise ConfigError(f"--picture writes an SVG file; leave out --format {given.format}.")
         return _picture(given.cell, given.picture, given.beside, given.out)
     chosen = None if given.cell is None else Cell.parse(given.cell).apply_to(RunConfig())
     rows = catalogue() if chosen is None else [(chosen.framework, strategy_info(chosen.framework, chosen.strategy))]

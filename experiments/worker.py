@@ -19,13 +19,12 @@ def main(arguments: Sequence[str]) -> NoReturn:
     """Does this process's part of the run, then ends the process; rank 0 also judges the run and writes the result."""
     parser = Parser(prog="samestep worker", description=__doc__)
     parser.add_argument("directory", metavar="DIR", help="the directory that `samestep run --prepare` wrote")
-    if list(arguments) in (["-h"], ["--help"]):
-        parser.parse_args(arguments)
+    directory = parser.parse_args(arguments).directory
     for number in {*SIGNALS} - {signal.SIGINT}:  # a worker waits inside its framework, where Python runs no handler
         signal.signal(number, signal.SIG_DFL)
     from samestep.common.runtime.worker import worker  # here: --help imports no NumPy
 
-    code = worker.main(list(arguments), _finish)
+    code = worker.main([directory], _finish)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # torch and TensorFlow both crash or hang now and then in their own teardown

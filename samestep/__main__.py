@@ -16,7 +16,15 @@ BEGIN = {
     "samestep compare": "every strategy, in one table",
 }
 """The commands for newcomers."""
-OTHER_NAMES = {"forecast": "predict", "train": "run", "benchmark": "compare", "list": "strategies"}
+OTHER_NAMES = {
+    "forecast": "predict",
+    "train": "run",
+    "benchmark": "compare",
+    "list": "strategies",
+    "prepare": "run --prepare",
+    "resume": "run --resume",
+    "validate": "predict --validate",
+}
 """Words that a user may type -> the command."""
 COMPLETION = "--completion"
 

@@ -30,6 +30,20 @@ def check_output(path: Path, flag: str = "-o") -> None:
                 file.write(b"")  # which /dev/full refuses
 
 
+def check_named(path: str | Path, flag: str = "-o") -> None:
+    """Refuses the dash that stands for stdout in other programs; here it would be the name of a file or a folder.
+
+    Args:
+        path: The file or the folder.
+        flag: The flag that names it.
+
+    Raises:
+        ConfigError: It is a dash.
+    """
+    if str(path) == "-":
+        raise ConfigError(f"{flag} - is not stdout, and the result goes into a file or a folder; name one.")
+
+
 def save(text: str, path: Path, flag: str = "-o") -> None:
     """Writes a report, completely or not at all; links and devices are written to and not replaced.
 
@@ -69,6 +83,7 @@ def _open_as_it_is(path: Path, how: int = 0) -> int:
 
 @contextlib.contextmanager
 def _told(path: Path, flag: str) -> Iterator[None]:
+    check_named(path, flag)
     try:
         yield
     except OSError as error:

@@ -68,7 +68,6 @@ def parse_beside(
     """
     verb = parser.prog.rpartition(" ")[2]
     told = f"what to {verb}, in place of --framework and --strategy: torch:ddp or torch:ddp+clip_norm=1"
-    parser.allow_abbrev = False
     parser.add_argument("cell", nargs="?", metavar="CELL", help=told)
     for title, owner, leave_out in groups:
         add_flags(parser, title, owner, leave_out)
@@ -113,7 +112,7 @@ def named_cell(arguments: Sequence[str], program: str, groups: Sequence[Group]) 
 
 def _named_among_flags(arguments: Sequence[str], program: str, groups: Sequence[Group]) -> Cell | None:
     """Finds a cell anywhere among the flags; the flags of every strategy show which words are values."""
-    first = _WordReader(prog=program, add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    first = _WordReader(prog=program, add_help=False, conflict_handler="resolve")
     owners = [*(owner for _, owner, _ in groups), *dict.fromkeys(row.options for _, row in catalogue())]
     for owner in owners:
         add_flags(first, "", owner)

@@ -49,6 +49,34 @@ class Parser(argparse.ArgumentParser):
     examples: Sequence[str] = ()
     elsewhere: Mapping[str, str] = MappingProxyType({})
 
+    def __init__(
+        self,
+        prog: str,
+        description: str | None = None,
+        parents: Sequence["Parser"] = (),
+        add_help: bool = True,
+        conflict_handler: str = "error",
+    ) -> None:
+        """Makes a parser without arguments, which reads no flag that is cut short.
+
+        Args:
+            prog: The command, as its messages name it.
+            description: What the command does.
+            parents: Parsers whose flags it has as well.
+            add_help: Whether it has `--help`.
+            conflict_handler: What becomes of two flags of one name: "error" or "resolve".
+        """
+        super().__init__(
+            prog=prog,
+            description=description,
+            parents=parents,
+            add_help=add_help,
+            conflict_handler=conflict_handler,
+            allow_abbrev=False,
+        )
+        for name in (None, "store"):
+            self.register("action", name, _Once)
+
     def format_help(self) -> str:
         """Returns the help. If there are examples, it begins with the usage in one line and the examples."""
         text = super().format_help()
@@ -78,7 +106,7 @@ class Parser(argparse.ArgumentParser):
             what = re.sub("[-_]", " ", str(action.metavar or action.dest).lower())
             raise unknown(what, str(value), map(str, action.choices), owner=self.elsewhere.get(str(value), ""))
         # Flags of a dataclass, and actions of ours, say what they take.
-        if value == "" and type(action) is argparse._StoreAction and action.default is not argparse.SUPPRESS:
+        if value == "" and type(action) is _Once and action.default is not argparse.SUPPRESS:
             raise ConfigError(f"{_spell(action)} is empty; give a value; {self.prog} --help lists what there is.")
 
     def _get_formatter(self) -> argparse.HelpFormatter:
@@ -87,10 +115,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises an error instead of printing the whole usage; for an unknown flag it names the most similar one."""
         known = [name for name in self._option_string_actions if name[:2] == "--"]
-        if found := re.match("unrecognized arguments: (--[^ =]+)", message):
+        if found := re.match("unrecognized arguments: (--?[^- =][^ =]*)", message):
             raise unknown("option", found[1], known, owner=self.elsewhere.get(found[1], ""))
         if found := re.match("unrecognized arguments: ([^- ][^ ]*)", message):
             message = self._say_word(found[1], known)
+        elif found := re.match("argument ([^:]+): invalid int value: ('.*')$", message, re.DOTALL):
+            message = f"{found[1]} is {found[2]}; give a whole number"
+        elif found := re.match("argument ([^:]+): ignored explicit argument ('.*')$", message, re.DOTALL):
+            message = f"{found[1]} takes no value, and {found[2]} is given"
+        elif found := re.match("argument ([^:]+): not allowed with argument (.+)", message):
+            message = f"{found[2]} and {found[1]} are both given; give one of them"
         elif found := re.match("(?:the following|one of the) arguments (?:are|--.* is) required", message):
             names = re.findall(r"--[\w-]+|[A-Z]\w*", message)
             message = f"{self.prog} needs {(' or ' if names[0][0] == '-' else ' and ').join(names)}"
@@ -119,6 +153,23 @@ def _spell_word(action: argparse.Action) -> str:
     return {"?": f"[{word}]", argparse.SUPPRESS: f"[{word}]", "*": f"[{word} ...]", "+": f"{word} ..."}.get(
         number, word
     )
+
+
+class _Once(argparse._StoreAction):
+    """A flag with a value: two different ones would mean that one of two lines of a script is forgotten."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Refuses the second of two that differ."""
+        given = getattr(namespace, self.dest, self.default)
+        if option_string and given not in (self.default, values):
+            raise ConfigError(f"{option_string} is given twice, as {given} and as {values}; give it once.")
+        super().__call__(parser, namespace, values, option_string)
 
 
 class _EitherWay(argparse.BooleanOptionalAction):

@@ -8,6 +8,7 @@ from pathlib import Path
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar
+from samestep.common.runtime.directory import check_there
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.steps.log import METRICS, read_log
 from samestep.experiments.comparing.quantities import QUANTITIES
@@ -73,6 +74,7 @@ def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for path in paths:
+        check_there(path)
         for file in sorted(path.rglob("result.json")) if os.path.isdir(path) else ():  # no error for a long path
             inside = file.parent.relative_to(path)
             name = str(path.resolve().name / inside)

@@ -12,6 +12,7 @@ from samestep.common.frameworks import FRAMEWORKS
 from samestep.common.program import TrainState
 from samestep.common.runtime.checkpoints.committed import read_saved
 from samestep.common.runtime.checkpoints.usual_names import to_usual, usual_name
+from samestep.common.runtime.directory import check_there
 from samestep.common.runtime.parent.check import refuse_stateless
 
 
@@ -27,6 +28,7 @@ def export_state(directory: Path, framework: str, folder: Path) -> Path:
         ConfigError: There is no readable state, or the folder is not empty.
         Unavailable: The framework that writes the format is not installed.
     """
+    check_there(directory)
     refuse_stateless(directory, f"samestep export {directory}")
     state = read_saved(directory, "samestep export")
     if folder.exists() and not folder.is_dir():

@@ -57,6 +57,7 @@ def small_run(cell: str) -> tuple[Run, Launch]:
     from samestep.common.run import parse  # here, like the next one: --help imports no NumPy
     from samestep.common.runtime.parent.check import check_launch
 
+    Cell.parse(cell).check_strategy()
     config = small_request(cell)
     run, launch = parse(config), launch_of(config)
     check_launch(run, launch)

@@ -71,9 +71,12 @@ def _command(argument: Argument) -> list[str] | None:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise ConfigError(f"'{text}' is not a command: {error}.") from None
+        raise ConfigError(f"'{text}' is not a command: {error}; write it as in \"python train.py\".") from None
     if len(words) < 2:
-        raise ConfigError(f"'{text}' is neither a record nor a command; `samestep record` writes a record.")
+        guess = f': did you mean "python {text}"?' * text.endswith(".py")
+        raise ConfigError(
+            f"'{text}' is neither a record nor a command{guess or '; `samestep record` writes a record.'}"
+        )
     check_command(words)
     if operators := [each for each in _QUOTED.sub("_", text).split() if each in _OPERATORS]:
         raise ConfigError(

@@ -35,11 +35,13 @@ from samestep.experiments import (
     explore,
     export,
     ledger,
+    model,
     port,
     predict,
     report,
     run,
     strategies,
+    worker,
 )
 from samestep.experiments.cli.ending import run_command
 from tests.processes import descendants
@@ -195,6 +197,7 @@ def test_an_axis_is_no_flag(refused: Refused, command: types.ModuleType, flag: s
         (export, ["", "--to", "mlflow"], "RUNS"),
         (ledger, ["--examples", ""], "--examples"),
         (report, ["runs", "-o", ""], "--output"),
+        (worker, [""], "DIR"),
     ],
 )
 def test_an_empty_word_is_not_this_directory(
@@ -275,6 +278,26 @@ def test_a_cell_that_is_not_spelled_as_one_is_told_how(refused: Refused) -> None
             "torch:ddp --dtype float16",
             "unknown dtype 'float16'. Products in fp16, with weights in float32, are --precision",
         ),
+        (diff, "one two --steps x", "--steps is 'x'; give a whole number; samestep diff --help"),
+        (diff, "one two --float64=yes", "--float64 takes no value, and 'yes' is given; samestep diff --help"),
+        (diff, "one two -o x", "unknown option '-o'. Choose from: --help, --float64, "),
+        (diff, "train.py two", "'train.py' is neither a record nor a command: did you mean \"python train.py\"?"),
+        (diff, "one two --format json --format csv", "--format is given twice, as json and as csv; give it once."),
+        (run, "torch:ddp --steps 2 --steps=3", "--steps is given twice, as 2 and as 3; give it once."),
+        (export, "runs --to mlflow --format dcp", "--to and --format are both given; give one of them; "),
+        (export, "runs --to mlflow -o -", "-o - is not stdout, and the result goes into a file or a folder; name one."),
+        (report, "runs -o -", "-o - is not stdout"),
+        (export, "nope --to mlflow", "nope is not there; name a directory that is."),
+        (export, "nope --format dcp", "nope is not there; name a directory that is."),
+        (checkpoints, "nope", "nope is not there; name a directory that is."),
+        (ledger, "--examples nope", "nope is not there; name a directory that is."),
+        (ledger, "--example one", "samestep ledger needs --examples, as in: samestep ledger --examples runs/one; "),
+        (model, "nope.py", "--model nope.py: there is no file nope.py."),
+        (worker, "a b", "'b' is one word too many; samestep worker --help"),
+        (strategies, "numpy:oracle --picture", "numpy:oracle is the reference, on one device; name a strategy"),
+        (strategies, "ddp --picture --format json", "--picture writes an SVG file; leave out --format json."),
+        (strategies, "TORCH:ddp", "unknown framework 'TORCH'. Did you mean 'torch'?"),
+        (predict, "--validate vtrain --rows=", "--rows is empty; name a path."),
         (run, "torch ddp", "unknown strategy 'torch'. It is a framework. Write it as in torch:ddp. Choose from: "),
         (predict, "llama3-8b", "unknown strategy 'llama3-8b'. It is a workload: --workload llama3-8b. Write it as in "),
     ],
@@ -552,6 +575,12 @@ def test_an_out_that_holds_a_run_is_refused(refused: Refused, here: Path, name: 
     (here / "mine" / name).write_text("of another run")
     for more in ([], ["--prepare"]):
         holds(refused(run, "--out", "mine", *more), "--out mine already holds a run; nothing was overwritten")
+
+
+def test_a_run_that_waits_has_lost_nothing(refused: Refused, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["torch:single", "--steps", "1", "--prepare", "--out", "mine"]) == 0
+    capsys.readouterr()
+    holds(refused(ledger, "--examples", "mine"), "mine holds no ledger of examples; a run with --save-every keeps one.")
 
 
 def test_a_comparison_whose_out_holds_one_is_refused(refused: Refused, here: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_damaged_run_does_not_keep_the_others(runs: Path, capsys: pytest.Captu
     [
         (["{runs}", "--to", "wandb"], "unknown tracker 'wandb'"),
         (["{runs}"], "--to"),
-        (["{runs}/first/nothing", "--to", "tensorboard"], "holds no finished run"),
+        (["{runs}/first/nothing", "--to", "tensorboard"], "is not there; name a directory that is"),
         pytest.param(
             ["{runs}", "--to", "tensorboard", "-o", "/proc/nowhere"], "cannot be written", marks=tensorboard_installed
         ),

@@ -169,7 +169,7 @@ def test_an_environment_that_is_not_the_runs_is_refused(tmp_path: Path, capsys: 
         (started(line), "RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT are not set"),
         (started(line, **three), "WORLD_SIZE is 3, but the run was prepared for 2 processes"),
         (started(f"{line}-not"), f"{path}-not holds no readable config.json"),
-        (started("samestep worker"), "takes one argument"),
+        (started("samestep worker"), "samestep worker needs DIR"),
     ]
     for process, wanted in cases:
         _, told = process.communicate(timeout=60)
