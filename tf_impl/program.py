@@ -23,7 +23,7 @@ from samestep.tf_impl.observing.exchanges import Copy, copies, sends_of, short_n
 from samestep.tf_impl.observing.gpus import follow_allocators
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.prediction import Join, build_prediction, join_replicas
-from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, with_added
+from samestep.tf_impl.step import Part, accumulate, mean_loss, micro_batches, sum_parts, with_added
 from samestep.tf_impl.techniques.applied import averaged, build_exchange, exchange_read, meeting, transform_replicas
 from samestep.tf_impl.upstream import function_names
 
@@ -38,7 +38,7 @@ class Parts:
         hardware: What the program runs on.
         sum_losses: Sums losses [steps] over processes, as a tree; this process's own replicas are summed already.
         join: Joins the predictions of this process's replicas and, in rank order, those of other processes.
-        compiled: Whether XLA compiles the forward and backward pass of each replica; exchange and update stay outside.
+        compiled: Whether XLA compiles the forward and backward pass of each micro-batch; sums, exchange and update stay outside.
         holding: How replicas hold the parameters.
     """
 
@@ -79,7 +79,7 @@ class TrainingProgram:
             for is_plain in (True, False)
         }
         compiled = tf.function(self.gradients, autograph=False, jit_compile=True)
-        self._replica_gradients = compiled if self._compiled else self.gradients
+        self._part_gradients = compiled if self._compiled else self.gradients
 
     def step(self, batch: Batch) -> None:
         """Calls the traced step once; each replica takes its contiguous shard. Replicas that step alone meet after some steps."""
@@ -108,24 +108,24 @@ class TrainingProgram:
 
     def _replica_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor, is_plain: bool) -> tf.Tensor:
         """Runs on one replica: forward and backward on each micro-batch, then the exchange and the update of all replicas."""
-        loss, gradients = self._replica_gradients(x, y)
+        loss, gradients = sum_parts(self._part_gradients(*part) for part in micro_batches(x, y, self.run.passes))
+        self._gradients_bytes = weights.nbytes(each for each in gradients if each is not None)
         gradients = self.parts.holding.sum_divided(dict(zip(self.trained, gradients, strict=True))).values()
         if self._own_exchange and not is_plain:
             gradients = exchange_read(self._own_exchange, gradients, self.trained.values())
         tf.distribute.get_replica_context().merge_call(self.apply, args=(coefficients, is_plain, *gradients))
         return loss
 
-    def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor | None]]:
-        """Accumulates this replica's part of the loss and of the gradient of the global mean loss, see `accumulate`.
+    def gradients(self, x: Inputs, y: tf.Tensor) -> Part:
+        """Computes a micro-batch's share of the loss and of the gradient of the global mean loss, see `accumulate`.
+
+        XLA compiles this for each micro-batch alone: in one program with others, it would be rounded otherwise.
 
         Args:
-            x: The inputs of this replica's shard.
+            x: The inputs of the micro-batch.
             y: Its targets.
         """
-        parts = micro_batches(x, y, self.run.passes)
-        loss, gradients = accumulate(self.model, self.loss, list(self.trained.values()), parts)
-        self._gradients_bytes = weights.nbytes(each for each in gradients if each is not None)
-        return loss, gradients
+        return accumulate(self.model, self.loss, list(self.trained.values()), [(x, y)])
 
     def apply(
         self, strategy: tf.distribute.Strategy, coefficients: tf.Tensor, is_plain: bool, *gradients: tf.Tensor | None

@@ -110,8 +110,8 @@ def accumulate(
         The summed loss and, in the order of `params`, the summed gradients; None for a variable that nothing reads, which no
         optimizer of Keras or torch updates.
     """
-    taken = Tree(_add_parts)
-    for x, y in parts:
+
+    def take(x: Inputs, y: tf.Tensor) -> Part:
         with tf.GradientTape() as tape, tf.name_scope(FORWARD):
             tape.watch([param for param in params if not getattr(param, "trainable", False)])  # others already are
             part_loss = loss(logits(x), y)
@@ -119,7 +119,20 @@ def accumulate(
             gradients = tape.gradient(part_loss, params)
             if not keep_rows:
                 gradients = [None if each is None else tf.convert_to_tensor(each) for each in gradients]
-        taken.push((part_loss, gradients))
+        return part_loss, gradients
+
+    return sum_parts(take(*part) for part in parts)
+
+
+def sum_parts(parts: Iterable[Part]) -> Part:
+    """Sums the losses and the gradients of micro-batches as a tree.
+
+    Args:
+        parts: The loss and the gradients of each micro-batch.
+    """
+    taken = Tree(_add_parts)
+    for part in parts:
+        taken.push(part)
     return taken.pop()
 
 

@@ -18,7 +18,7 @@ def main() -> None:
         run = parse(asked)
         data = run.workload.data.load()
         batch = next(iter(batches(data.train_inputs, data.train_targets, run.batch_size, run.seed)))
-        compiled = build(run)._replica_gradients
+        compiled = build(run)._part_gradients
         text = compiled.experimental_get_compiler_ir(*map(as_inputs, batch.rows()))(stage="optimized_hlo")
         print(len(re.findall(r"\bdot\(", text)))
 
