@@ -35,9 +35,7 @@ def main() -> None:
     if name == "help":
         name, arguments = (arguments[0], ["--help"]) if arguments else ("", [])
     if name == "--version":
-        import importlib.metadata  # here: no command needs it
-
-        print(f"samestep {importlib.metadata.version('samestep')}")
+        run_command(_version, arguments)
     elif name == COMPLETION:
         run_command(_complete, arguments)
     elif name in ("", "-h", "--help"):
@@ -56,6 +54,13 @@ def _overview(width: int) -> Iterator[str]:
     yield from (fill(f"  {line:<46}{text}", width, " " * 6) for line, text in BEGIN.items())
     yield from ("", fill("usage: samestep COMMAND ... (`samestep help COMMAND` explains one)", width), "")
     yield from (fill(f"  {command:<12}{text}", width, " " * 14) for command, text in COMMANDS.items())
+
+
+def _version(arguments: Sequence[str]) -> int:
+    import importlib.metadata  # here: no command needs it
+
+    print(f"samestep {importlib.metadata.version('samestep')}")
+    return 0
 
 
 def _complete(arguments: Sequence[str]) -> int:

@@ -46,7 +46,7 @@ def test_a_path_that_a_terminal_cannot_spell(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("line", ["strategies", f"{TRAIN} --out RUN"])
+@pytest.mark.parametrize("line", ["--version", "strategies", f"{TRAIN} --out RUN"])
 def test_a_stdout_without_room_is_told_once(tmp_path: Path, line: str) -> None:
     done = given(line.replace("RUN", f"{tmp_path}/run"), ">/dev/full")
     assert done.returncode == 1
