@@ -22,6 +22,7 @@ class Conventions:
         holds_complex: How a complex number is held as real ones.
         not_trained: How a number is kept that is not trained.
         other_dtypes: What happens to numbers in another dtype, as a template with `counted` and `dtype`.
+        casts_parameters: Whether parameters in another dtype are cast to that of the run.
         why_wide: Why a model may compute nothing in two bytes.
         agrees_on_gradients: Whether replicas ask each other which parameters got a gradient.
         norm_sums: How many sums over all replicas a batch normalization takes in each phase.
@@ -44,6 +45,7 @@ class Conventions:
     why_wide: str
     weights_suffix: str
     read_suffixes: tuple[str, ...]
+    casts_parameters: bool = True
     agrees_on_gradients: bool = True
     norm_sums: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"forward": 2, "backward": 2})
     has_equal_parts: bool = False

@@ -168,7 +168,7 @@ def path_of(layer: Any, model: Any) -> str:
         model: The model.
     """
     if not isinstance(layer, keras.layers.Layer):
-        return layer.name
+        return getattr(layer, "name", type(layer).__name__)  # a module that does not call super().__init__() has none
     return (layer.path or layer.name).removeprefix(f"{model.name}/")
 
 

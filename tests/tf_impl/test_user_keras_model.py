@@ -187,6 +187,36 @@ def test_a_stateful_layer_is_refused_by_name(launcher: Launcher, tmp_path: Path)
         launcher.describe(Cell.parse("tf:single").apply_to(config))
 
 
+PLAIN = """
+import keras
+import samestep
+import tensorflow as tf
+
+
+class Net(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.scale = tf.Variable(2.0, trainable=False)
+        self.inner = keras.layers.Dense(8)
+        self.heads = [tf.Variable(tf.ones([8, 3]))]
+
+    def call(self, x):
+        return self.scale * self.inner(x) @ self.heads[0]
+
+
+model = samestep.Model(tf=Net)
+"""
+
+
+def test_a_variable_that_keras_does_not_train_is_refused_by_name(launcher: Launcher, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(PLAIN)
+    config = dataclasses.replace(RunConfig(**own("BALANCED")), model=str(tmp_path / "net.py"))
+    with pytest.raises(
+        ConfigError, match=r"trains and saves no tf.Variable, as Net has in `heads`; make it with self.add_"
+    ):
+        launcher.describe(Cell.parse("tf:single").apply_to(config))
+
+
 def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None:
     """A run that continues another one takes the same steps as one that was not interrupted."""
     fields = {"keep_state": True, "parity": False, **own("NORMED")}

@@ -1,5 +1,6 @@
 """Numbers of a user's Keras model that are not of --dtype: complex ones are refused, others are kept with a word."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -103,19 +104,16 @@ def test_what_cannot_be_trained_as_it_is_is_refused(
     ("fields", "dtype", "said"),
     [
         (
-            {"build": "bare", "variable": "tf.Variable(tf.ones(10, 'float32'), dtype='float32', name='w')"},
+            {
+                "build": "bare",
+                "variable": "tf.Variable(tf.ones(10), trainable=False, dtype='float32', name='w')",
+            },
             "float64",
-            "(w), and not float64",
-        ),
-        (
-            {"build": "bare", "variable": "tf.Variable(tf.ones(10), name='w')"},
-            "float32",
-            "1 parameter or buffer is float64 (kernel)",
+            "1 parameter or buffer is float32 (w), and not float64",
         ),
         ({"build": "bare", "variable": "tf.Variable(tf.ones(10), name='w')"}, "float64", ""),
         ({"dtype": ", dtype='float32'"}, "float64", ""),
         ({"dtype": ", dtype='float32'"}, "float32", ""),
-        ({"build": "bare"}, "float32", "1 parameter or buffer is float64 (kernel), and not float32"),
         ({"build": "bare"}, "float64", ""),
         ({}, "float64", ""),
         ({}, "float32", ""),
@@ -127,6 +125,29 @@ def test_another_dtype_is_kept_with_a_word(
     config = launcher.describe(asked(tmp_path, fields, dtype))
     note = check_launch(parse(config), launch_of(config))
     assert said in note if said else "and not" not in note
+
+
+@pytest.mark.parametrize(
+    ("variable", "dtype", "said"),
+    [
+        (
+            "tf.Variable(tf.ones(10), dtype='float32', name='w')",
+            "float64",
+            "float32 (w), and not float64; make variables",
+        ),
+        (
+            "tf.Variable(tf.ones(10), name='w')",
+            "float32",
+            "float64 (kernel), and not float32; make variables without dtype=",
+        ),
+    ],
+)
+def test_parameters_in_another_dtype_are_refused(
+    launcher: Launcher, tmp_path: Path, variable: str, dtype: str, said: str
+) -> None:
+    config = launcher.describe(asked(tmp_path, {"build": "bare", "variable": variable}, dtype))
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        check_launch(parse(config), launch_of(config))
 
 
 MASKED = {

@@ -20,6 +20,7 @@ from samestep.tf_impl.models import uncast
 from samestep.tf_impl.models.added_losses import Added
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.outputs import finish_outputs
+from samestep.tf_impl.models.refused_layers import refuse_layers
 
 EXAMPLES = 2
 """The number of examples with which a model is built, since some make their variables only when they are called."""
@@ -86,14 +87,11 @@ class UserModel:
             raise ConfigError(
                 f"--model {source}: the function given as tf= returned {kind}, not a Keras model or a tf.Module with __call__."
             )
-        if stateful := next((layer for layer in self.layers(keras.layers.RNN) if layer.stateful), None):
-            raise ConfigError(
-                f"--model {source}: the {type(stateful).__name__} `{stateful.name}` is stateful: what it keeps of one batch goes "
-                f"into the next, so no batch could be split; give stateful=False, or hand the state in as an input."
-            )
+        refuse_layers(source, self.layers())
         self._check_numbers()  # of those that are there already: complex ones make the forward pass fail
         with uncast.follow_dtype(self._widened):
             call_user(self.predict, source, f"the forward pass of {_told(example)}", example)
+        refuse_layers(source, self.layers())  # some make their variables when they are called
         self.added = call_user(Added, source, "what it adds to its loss", self.model if self._is_keras else None)
         self.params, self.frozen, self.buffers = named_variables(self.model)
         self._check_numbers()
@@ -232,9 +230,9 @@ def named_variables(model: Any) -> tuple[Variables, frozenset[str], Variables]:
     import keras  # here: our own models do without it
 
     named: Variables = {}
-    is_keras, prefix = isinstance(model, keras.Model), f"{model.name}/"
+    is_keras = isinstance(model, keras.Model)
     for each in model.variables:
-        name = each.path.removeprefix(prefix) if is_keras else each.name.partition(":")[0]
+        name = each.path.removeprefix(f"{model.name}/") if is_keras else each.name.partition(":")[0]
         names = itertools.chain([name], (f"{name}_{count}" for count in itertools.count(1)))
         named[next(free for free in names if free not in named)] = each  # several may be called `w`
     if not is_keras:

@@ -14,6 +14,7 @@ CONVENTIONS = Conventions(
     why_wide="only layers of Keras do",
     weights_suffix=".weights.h5",
     read_suffixes=(".weights.h5", ".safetensors"),
+    casts_parameters=False,
     agrees_on_gradients=False,
     norm_sums={"forward": 3, "backward": 2},
     has_equal_parts=True,

@@ -160,7 +160,7 @@ def _say(seen: dict[str, SeenTensor], differing: set[str], name: str, broken: st
         return f"the gradient of {name} differs; {count}", None
     for who, has, own in (("A", "B", first.one), ("B", "A", first.other)):
         if not own.any():
-            return f"{who} has no gradient for {name}, which has one in {has}; {count}", None
+            return f"in {who}, {name} has no gradient or one of zero, and in {has} it has another; {count}", None
     return f"the gradient of {name} is off by {of_norm(first.off)}; {count}", None
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from samestep.common.catalog import framework_info, require_row
 from samestep.common.errors import ConfigError, Unavailable, count
 from samestep.common.files.reading import memory_bytes
+from samestep.common.frameworks import conventions
 from samestep.common.request import DTYPES, Launch
 from samestep.common.runtime.checkpoints.committed import find_folders
 from samestep.common.runtime.directory import refuse_taken
@@ -84,6 +85,9 @@ def _notes_on_own(run: Run, launch: Launch) -> Iterator[str]:
         from samestep.common.workload.models.dtypes import note_on_dtypes
 
         note = note_on_dtypes(run.framework, dtypes, run.dtype)
+        others = {name for name, dtype in dtypes.items() if dtype != run.dtype}
+        if others & run.workload.model.params().keys() and not conventions(run.framework).casts_parameters:
+            raise ConfigError(f"{run.workload.name}: {note}.")  # they would be judged, and packed, as if of that dtype
         yield note and f"{run.workload.name}: {note}."
     if (casts := run.workload.model.facts.casts) and run.dtype == "float64":
         from samestep.common.features.feature import count_layers

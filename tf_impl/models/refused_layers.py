@@ -1,0 +1,47 @@
+"""Refuses layers of Keras with which a user's model would be another function in every run."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from samestep.common.errors import ConfigError
+
+
+def refuse_layers(source: str, layers: Iterable[Any]) -> None:
+    """Refuses layers that keep a state between batches, and variables to train that Keras does not know of.
+
+    Args:
+        source: Where the model is declared, for messages.
+        layers: The model and all of its layers.
+
+    Raises:
+        ConfigError: There is such a layer or variable.
+    """
+    import keras  # here: our own models do without it
+
+    for layer in layers:
+        if isinstance(layer, keras.layers.RNN) and layer.stateful:
+            raise ConfigError(
+                f"--model {source}: the {type(layer).__name__} `{layer.name}` is stateful: what it keeps of one batch goes "
+                f"into the next, so no batch could be split; give stateful=False, or hand the state in as an input."
+            )
+        # Attributes that TensorFlow adds list the others again.
+        held = {name: value for name, value in vars(layer).items() if not name.startswith("_self_")}
+        for name, value in held.items():
+            if layer.trainable and any(variable.trainable for variable in _plain_variables(value)):
+                raise ConfigError(
+                    f"--model {source}: Keras trains and saves no tf.Variable, as {type(layer).__name__} has in `{name}`; make "
+                    f"it with self.add_weight(), or give trainable=False if it is a constant."
+                )
+
+
+def _plain_variables(value: object) -> Iterator[tf.Variable]:
+    """Yields the variables in an attribute that are not those of Keras, also those in a list or a dict."""
+    if isinstance(value, tf.Variable):
+        yield value
+    elif isinstance(value, dict):
+        yield from _plain_variables([*value.values()])
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _plain_variables(each)
