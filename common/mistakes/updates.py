@@ -36,7 +36,7 @@ def _factors(evidence: Evidence) -> Words | None:
         names.append(each.name)
     ours, theirs = ([each["lr"] for each in groups_of(side.scalars, ["lr"])] for side in (evidence.a, evidence.b))
     are_rates = all(any(near(ratio * one, other) for one in ours for other in theirs) for ratio, _ in factors)
-    if len(factors) == 1 or (len(factors) > MOST_FACTORS and not are_rates):
+    if len(factors) < 2 or (len(factors) > MOST_FACTORS and not are_rates):
         return None
     return {
         "what": ", and ".join(f"of {few(names)} is {spell(ratio)} times A's" for ratio, names in factors if ratio != 1)

@@ -89,7 +89,11 @@ TORCH = (
     Kind("MIXING", "points", MIXED, "wild_models.py", "torch_zoo.py"),
 )
 TEACHER = Kind(
-    "TEACHER", "points", file="odd_zoo.py", data_file="torch_zoo.py", whole="writes teacher.weight; hold it in a buffer"
+    "TEACHER",
+    "points",
+    file="odd_zoo.py",
+    data_file="torch_zoo.py",
+    whole="writes into teacher.weight; hold it in a buffer",
 )
 """Its forward pass writes parameters, once for each micro-batch."""
 GATHERED = Kind("GATHERED", "classes")

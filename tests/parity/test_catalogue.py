@@ -71,7 +71,7 @@ def test_a_forward_pass_that_writes_parameters(run_cell: RunCell, row: str) -> N
 def test_workers_that_pull_parameters_refuse_it(launcher: Launcher) -> None:
     asked = RunConfig(devices=2, batch_size=48, **TEACHER.asked())
     with pytest.raises(
-        ConfigError, match=r"pull parameters again .* odd_zoo:TEACHER writes teacher\.weight; hold it in a"
+        ConfigError, match=r"pull parameters again .* odd_zoo:TEACHER writes into teacher\.weight; hold it in a"
     ):
         parse(launcher.describe(Cell.parse("torch:rpc_parameter_server").apply_to(asked)))
 

@@ -125,8 +125,8 @@ def check_workers(run: Run) -> None:
     refuse_exchange(run, "its workers meet only at the server")
     if written := run.workload.model.facts.written:
         raise ConfigError(
-            f"{run.name} has its workers pull parameters again in every step, and the forward pass of {run.workload.name} writes "
-            f"{written[0]}; hold it in a buffer, or choose torch:ddp."
+            f"{run.name} has its workers pull parameters again in every step, and the forward pass of {run.workload.name} "
+            f"writes into {written[0]}; hold it in a buffer, or choose torch:ddp."
         )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.errors import ERRORS, ConfigError, Diverged, WorkerFailed
+from samestep.common.errors import ERRORS, ConfigError, Diverged, WorkerFailed, count
 from samestep.common.files.written import LIST
 from samestep.common.ledger import exchanges_of
 from samestep.common.program import SKIPPED, TrainState
@@ -315,7 +315,7 @@ def test_local_state_continues_only_on_as_many_devices(tmp_path: Path, held: int
     note = check_launch(run, launch_of(asked))
     starts_anew = held not in (0, devices)
     assert note == (
-        f"--start-from {tmp_path} has local state (residual, scale) of {held} devices; on {devices} it is reset."
+        f"--start-from {tmp_path} has local state (residual, scale) of {count(held, 'device')}; on {devices} it is reset."
         if starts_anew
         else ""
     )
