@@ -99,9 +99,12 @@ def _leave(code: int) -> NoReturn:
 def _what_is_left(before: Sequence[started.Started]) -> str:
     """Ends the processes started since `before`, and names those that are still running; "" if none is."""
     left = ", ".join(f"{process.pid} ({process.name})" for process in started.end_all(before))
-    if started.UNENDED:
-        return f"{' and '.join(started.UNENDED)} could not be cancelled and may still run."
-    return f"these processes could not be ended and are still running: {left}." if left else ""
+    jobs = " and ".join(started.UNENDED)
+    said = [
+        f"{jobs} could not be cancelled and may still run." if jobs else "",
+        f"these processes could not be ended and are still running: {left}." if left else "",
+    ]
+    return " ".join(filter(None, said))
 
 
 def check_environment() -> None:
