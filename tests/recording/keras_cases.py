@@ -101,6 +101,21 @@ class Noisy(Custom):
         return {"loss": loss}
 
 
+class Scaled(keras.Model):
+    """Has a variable that is not Keras' own, so Keras does not train it."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.factors = [tf.Variable(tf.ones(6), name="factor"), tf.Variable(2.0, trainable=False, name="constant")]
+
+    def call(self, inputs: Any, **named: Any) -> Any:
+        return super().call(inputs * self.factors[0], **named)
+
+
+def untrained() -> None:
+    model(Scaled).fit(dataset(), verbose=0)
+
+
 def noisy() -> None:
     model(Noisy).fit(dataset(), verbose=0)
 

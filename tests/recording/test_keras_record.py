@@ -37,6 +37,7 @@ ALONE = (
     "loop_after_fit",
     "noisy",
     "twice",
+    "untrained",
 )
 NOTED = ("longer_calls.notes", "counted_elsewhere.notes")
 MORE = (*MORE_TWINS, *MORE_MIRRORED, "long_calls", "longer_calls")
@@ -146,6 +147,11 @@ def test_no_example_of_a_loop_belongs_to_the_pass_before_it(out: Path) -> None:
 def test_what_is_no_example_of_an_epoch_does_not_count_as_one(out: Path, case: str, said: str) -> None:
     found = [line for line in facts_of(out / case) if line.startswith("within one epoch of Keras")]
     assert len(found) == bool(said) and all(said in line for line in found)
+
+
+def test_a_variable_that_keras_does_not_train_is_named(out: Path) -> None:
+    assert facts_of(out / "untrained")[1:] == ["had no gradient at any update: factor."]
+    assert all(len(facts_of(out / case)) == 1 for case in ("fit", "jit", "custom"))
 
 
 def test_a_step_that_another_optimizer_joins_is_not_like_the_one_before_it(out: Path) -> None:

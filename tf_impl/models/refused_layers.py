@@ -1,11 +1,10 @@
 """Refuses layers of Keras with which a user's model would be another function in every run."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-import tensorflow as tf
-
 from samestep.common.errors import ConfigError
+from samestep.tf_impl.plain_variables import plain_variables
 
 
 def refuse_layers(source: str, layers: Iterable[Any]) -> None:
@@ -26,22 +25,8 @@ def refuse_layers(source: str, layers: Iterable[Any]) -> None:
                 f"--model {source}: the {type(layer).__name__} `{layer.name}` is stateful: what it keeps of one batch goes "
                 f"into the next, so no batch could be split; give stateful=False, or hand the state in as an input."
             )
-        # Attributes that TensorFlow adds list the others again.
-        held = {name: value for name, value in vars(layer).items() if not name.startswith("_self_")}
-        for name, value in held.items():
-            if layer.trainable and any(variable.trainable for variable in _plain_variables(value)):
-                raise ConfigError(
-                    f"--model {source}: Keras trains and saves no tf.Variable, as {type(layer).__name__} has in `{name}`; make "
-                    f"it with self.add_weight(), or give trainable=False if it is a constant."
-                )
-
-
-def _plain_variables(value: object) -> Iterator[tf.Variable]:
-    """Yields the variables in an attribute that are not those of Keras, also those in a list or a dict."""
-    if isinstance(value, tf.Variable):
-        yield value
-    elif isinstance(value, dict):
-        yield from _plain_variables([*value.values()])
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _plain_variables(each)
+        for name, _ in plain_variables(layer):
+            raise ConfigError(
+                f"--model {source}: Keras trains and saves no tf.Variable, as {type(layer).__name__} has in `{name}`; make "
+                f"it with self.add_weight(), or give trainable=False if it is a constant."
+            )

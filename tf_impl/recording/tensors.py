@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from samestep.common.steps.keras.variable_layout import KerasLayout, layout_of
 from samestep.common.steps.record import FOLLOWER, RecordedTensor
+from samestep.tf_impl.plain_variables import plain_variables
 
 KERAS_VARIABLE: type = keras.Variable.__bases__[0]
 """The class of the variables that layers hold. Before Keras 3.7, that is not keras.Variable but its base class."""
@@ -163,6 +164,7 @@ def _variables_of(model: keras.layers.Layer) -> Iterator[tuple[keras.layers.Laye
     for layer in model._flatten_layers():
         if not isinstance(layer, keras.metrics.Metric):
             yield from ((layer, each, "parameter") for each in layer._trainable_variables)
+            yield from ((layer, each, "parameter") for _, each in plain_variables(layer))  # a script may train them
             yield from ((layer, each, "buffer") for each in layer._non_trainable_variables)
 
 
