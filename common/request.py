@@ -43,9 +43,7 @@ KEPT_WEIGHTS = tuple(name for name in UNIT_ROUNDOFF if name not in DTYPES)
 class TrainedConfig:
     """The part of a request that says what is trained, and under which strategy."""
 
-    framework: str = flag(
-        "torch", "may be left out where only one has the strategy", choices=FRAMEWORKS, compared=False
-    )
+    framework: str = flag("torch", "may be left out if only one has the strategy", choices=FRAMEWORKS, compared=False)
     strategy: str = flag("single", "a strategy of the catalogue; `samestep strategies` lists them", compared=False)
     workload: str = flag(
         "digits-mlp",
@@ -107,11 +105,12 @@ class Launch:
 
     out: str | None = flag(
         None,
-        "directory of the run, or in a comparison of its runs; must not hold a run already (default: new ones under runs/)",
+        "directory of the run or the comparison; must not hold a run already (default: a new one under runs/)",
         place=True,
     )
     model: str | None = flag(
-        None, "your own model instead of --workload: FILE.py, FILE.py:NAME in it, or a name that a package offers"
+        None,
+        "your own model instead of --workload: FILE.py, FILE.py:NAME in it, or a name that an installed package offers",
     )
     data: str | None = flag(
         None, "train on your own arrays: a .npz file; with --model also FILE.py:FUNCTION, which returns them"
@@ -137,33 +136,33 @@ class Launch:
     )
     bandwidth: str | None = flag(
         None,
-        "limit what each process of the run can send and receive, over its own link, as in 200mbit or "
-        "10gbit (default: no limit, over the loopback)",
+        "give each process of the run its own link, with this limit on what it sends and receives, as in 200mbit or "
+        "10gbit (default: loopback, without a limit)",
         in_cell=True,
     )
     parity: bool | None = flag(
         None,
-        "compare every step with the NumPy oracle, however long the oracle takes; --no-parity compares none (default: at "
-        "least 20 steps, and as many as the oracle takes in the time of the run; a later run compares more)",
+        "compare every step with the NumPy oracle, however long the oracle takes; --no-parity compares none (default: as many "
+        "steps as the oracle takes in the time of the run, and at least 20; repeated runs compare more)",
     )
     keep_state: bool = flag(
         False, "keep the final state (state.npz) for --start-from; otherwise it is removed unless the run missed parity"
     )
     evaluate: bool | None = flag(
         None,
-        "measure the metric on every held-out example; --no-evaluate on none (default: on as many as the run "
-        "trained on; on none if the data are random)",
+        "measure the metric on every held-out example; --no-evaluate skips it (default: on as many as the run "
+        "trained on; skipped if the data are random)",
     )
     save_every: str | None = flag(
         None,
-        "how often to save a checkpoint: in steps, as in 50, or in seconds, as in 30s; a run that is started "
-        "again continues from the newest (default: never)",
+        "how often to save a checkpoint: in steps, as in 50, or in seconds, as in 30s; a restarted run "
+        "continues from the newest (default: never)",
         compared=False,
     )
     keep: int = flag(2, "how many of the newest checkpoints to keep", least=1, most=MAX_STEPS, compared=False)
     restarts: int = flag(
         0,
-        "how many times to start the processes again if one of them dies or hangs; they continue from the "
+        "how many times to restart the processes if one of them dies or hangs; they continue from the "
         "newest checkpoint",
         least=0,
         most=MAX_RESTARTS,
@@ -171,13 +170,13 @@ class Launch:
     )
     elastic: str | None = flag(
         None,
-        "instead of --devices: the fewest and the most devices, as in 1:4; a run that is started again continues "
+        "instead of --devices: the fewest and the most devices, as in 1:4; a restarted run continues "
         "with fewer until its next checkpoint",
         compared=False,
     )
     trace: bool = flag(
         False,
-        "after the measurement, record five more steps: trace.json in the run directory says what each device"
+        "after the measurement, record five more steps: trace.json in the run directory shows what each device"
         " did, and when",
     )
     profile: bool = flag(False, "like --trace, and keep the framework's own profile of these steps as well")

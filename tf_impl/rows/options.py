@@ -28,7 +28,7 @@ class ContextOptions(StrategyOptions):
 
     attention_exchange: str = flag(
         HEADS,
-        "what replicas exchange in an attention: heads hands over positions for heads, all-to-all; gather gathers keys and "
+        "what replicas exchange in attention layers: heads trades positions for heads by all-to-all; gather gathers keys and "
         "values; torch:cp also has ring",
         choices=(HEADS, GATHER),
     )
@@ -52,7 +52,7 @@ class ParameterServerOptions(StrategyOptions):
 
     parameter_servers: int = flag(
         1,
-        "number of processes that hold the variables; tables are split by rows over them",
+        "number of processes that hold the variables; tables are split among them by rows",
         least=1,
         most=MAX_PROCESSES,
     )
@@ -78,7 +78,7 @@ class TpuOptions(StrategyOptions):
     )
     tpu_topology: str | None = flag(
         None,
-        f"train nothing; compile the step for a TPU ({', '.join(GENERATIONS)}) with this grid of chips, as in v5e:2x2",
+        f"only compile the step, for a TPU ({', '.join(GENERATIONS)}) with this grid of chips, as in v5e:2x2",
     )
 
     def __post_init__(self) -> None:

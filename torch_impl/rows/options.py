@@ -34,7 +34,7 @@ class DdpOptions(StrategyOptions):
 
     bucket_bytes: int | None = flag(
         None,
-        "all-reduce gradients in buckets of about this size (default: DDP's own, 1 MiB for the first and 25 MiB for others)",
+        "all-reduce gradients in buckets of about this size (default: DDP's own, 1 MiB for the first and 25 MiB for the others)",
         least=1,
         most=2**40,
     )
@@ -91,8 +91,8 @@ class ContextOptions(StrategyOptions):
 
     attention_exchange: str = flag(
         HEADS,
-        "what ranks exchange in an attention: heads hands over positions for heads, all-to-all; gather gathers keys and values; "
-        "ring hands them on from rank to rank",
+        "what ranks exchange in attention layers: heads trades positions for heads by all-to-all; gather gathers keys and "
+        "values; ring passes them from rank to rank",
         choices=(HEADS, GATHER, RING),
     )
 
@@ -108,8 +108,8 @@ class HybridOptions(PipelineOptions, ContextOptions):
 
     shard_optimizer: bool = flag(
         False,
-        "spread the optimizer state over the ranks that have the same parameters, each of which updates some and broadcasts "
-        "them: ZeRO stage 1, or Megatron-LM's distributed optimizer",
+        "spread the optimizer state over the ranks that have the same parameters; each rank updates some of them and "
+        "broadcasts these: ZeRO stage 1, or Megatron-LM's distributed optimizer",
     )
 
 
@@ -131,7 +131,9 @@ class ConsistencyOptions(StrategyOptions):
     """When a server applies the gradients that it is sent."""
 
     consistency: str = flag(
-        "sync", "sync applies the gradients of a step together, async each one as it arrives", choices=("sync", "async")
+        "sync",
+        "sync applies the gradients of a step together, async applies each one when it arrives",
+        choices=("sync", "async"),
     )
 
     @property

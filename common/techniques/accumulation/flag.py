@@ -13,7 +13,7 @@ class AccumulationFlags:
 
     accumulation_steps: int = flag(
         1,
-        "how many micro-batches each shard is split into; their gradients are added up, and exchanged after the last",
+        "how many micro-batches each shard is split into; their gradients are added up and exchanged after the last one",
         least=1,
     )
 

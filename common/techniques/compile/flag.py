@@ -11,6 +11,6 @@ class CompileFlags:
 
     compile: bool = flag(
         False,
-        "compile the forward and backward pass, with torch.compile or XLA; takes seconds before the first step",
+        "compile the forward and backward pass, with torch.compile or XLA; this takes some seconds before the first step",
         changes_step=False,
     )

@@ -13,17 +13,17 @@ class CompressFlags:
 
     compress: str | None = flag(
         None,
-        "exchange gradients in fewer bytes; int8 and powersgd add what they leave out to the gradients of the"
+        "exchange compressed gradients; int8 and powersgd add their compression error to the gradients of the"
         " next step (default: uncompressed)",
         choices=COMPRESSIONS,
     )
 
     compress_rank: int = flag(
-        4, "columns of each of the two factors that powersgd makes of a gradient", least=1, most=MAX_FACTOR
+        4, "columns of each of the two factors of a gradient that powersgd exchanges", least=1, most=MAX_FACTOR
     )
     compress_warmup_steps: int = flag(
         0,
-        "how many steps, from the first of training on, exchange uncompressed gradients before powersgd begins",
+        "number of steps from the start of training that exchange uncompressed gradients, before powersgd begins",
         least=0,
         most=MAX_STEPS,
     )

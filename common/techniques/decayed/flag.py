@@ -13,7 +13,7 @@ class DecayFlags:
 
     decayed: str = flag(
         ALL,
-        "which parameters weight decay applies to: all, or only matrices, those with two or more dimensions, "
-        "which leaves out biases and the scales of norms",
+        "which parameters weight decay applies to: all, or only those with two or more dimensions, which leaves out "
+        "biases and the scales of norms",
         choices=(ALL, MATRICES),
     )

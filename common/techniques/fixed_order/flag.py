@@ -14,8 +14,8 @@ class FixedOrderFlags:
     fixed_order: int | None = flag(
         None,
         "cut the GLOBAL batch into this many micro-batches, a power of two, however many devices there are, and "
-        "add up their gradients in one fixed order, so that 1, 2, 4, ... devices, up to this number, compute the "
-        "same bits (default: any order)",
+        "add up their gradients in one fixed order, so 1, 2, 4, ... devices, up to this number, compute the same bits "
+        "(default: any order)",
         least=1,
         most=MOST_LEAVES,
         changes_step=False,

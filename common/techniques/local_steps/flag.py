@@ -18,12 +18,12 @@ class LocalStepsFlags:
     )
     outer_rate: float = flag(
         1.0,
-        "how far the shared weights follow the average at the end of each period of --local-steps",
+        "learning rate of the outer step, which moves the shared weights toward the average after each period of --local-steps",
         above=0,
         most=MAX_FACTOR,
     )
     outer_momentum: float = flag(
-        0.0, "the Nesterov momentum of the shared weights over periods of --local-steps", least=0, most=0.999
+        0.0, "Nesterov momentum of the outer step, after each period of --local-steps", least=0, most=0.999
     )
 
     @property

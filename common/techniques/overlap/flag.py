@@ -11,7 +11,7 @@ class OverlapFlags:
 
     overlap: bool | None = flag(
         None,
-        "exchange gradients in pieces during the backward pass, or all together after it (default: what the "
-        "strategy's API does)",
+        "exchange gradients in pieces during the backward pass; --no-overlap: all together after it (default: "
+        "what the strategy's API does)",
         changes_step=False,
     )

@@ -12,14 +12,14 @@ class ScheduleFlags:
     """The flags that choose how the learning rate rises and decays."""
 
     learning_rate_schedule: str = flag(
-        "constant", "how the learning rate decays after the warm-up, to zero at its end", choices=SCHEDULES
+        "constant", "how the learning rate decays after the warm-up; linear and cosine end at zero", choices=SCHEDULES
     )
     warmup_steps: int = flag(
-        0, "steps over which the learning rate rises in equal parts to its full value", least=0, most=MAX_STEPS
+        0, "number of steps over which the learning rate rises linearly to its full value", least=0, most=MAX_STEPS
     )
     decay_steps: int | None = flag(
         None,
-        "the step at which linear and cosine end, counted from the first step of training (default: --steps)",
+        "the step at which linear and cosine decay end, counted from the first step of training (default: --steps)",
         least=1,
         most=MAX_STEPS,
     )

@@ -24,7 +24,7 @@ class ProseSpec:
     is_random: ClassVar[bool] = False
 
     context: int = 64
-    ignored: float = flag(0.0, "as of the model", least=0, most=0.5)
+    ignored: float = flag(0.0, "the same share as in the model", least=0, most=0.5)
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """Makes the sizes of the model follow the data."""

@@ -31,9 +31,11 @@ class CnnSpec:
     hidden: int = 64
     outputs: int = 10
     loss: str = "cross_entropy"
-    activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
-    pooling: str = flag("average", "what becomes of each 2x2 window; max has a kink", choices=POOLINGS)
-    norm: str = flag("none", "what convolutions are normalized over, in place of a bias", choices=NORMS)
+    activation: str = flag("gelu", "the activation function; relu has a kink at zero", choices=ACTIVATIONS)
+    pooling: str = flag(
+        "average", "how each 2x2 window is pooled; max has kinks where two values are equal", choices=POOLINGS
+    )
+    norm: str = flag("none", "how convolutions are normalized; a norm replaces their biases", choices=NORMS)
 
     def _features(self) -> int:
         return (self.image[0] // 4) * (self.image[1] // 4) * 2 * self.filters

@@ -23,9 +23,9 @@ class MlpSpec:
     layers: int = 4
     outputs: int = 10
     loss: str = "cross_entropy"
-    dropout: float = flag(0.0, "the share of hidden elements that a training step drops", least=0, most=0.9)
-    activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
-    norm: str = flag("none", "what hidden layers are normalized over, in place of a bias", choices=NORMS)
+    dropout: float = flag(0.0, "the share of hidden activations that a training step drops", least=0, most=0.9)
+    activation: str = flag("gelu", "the activation function; relu has a kink at zero", choices=ACTIVATIONS)
+    norm: str = flag("none", "how hidden layers are normalized; a norm replaces their biases", choices=NORMS)
 
     def _sizes(self) -> list[int]:
         return [self.features, *[self.width] * (self.layers - 1), self.outputs]

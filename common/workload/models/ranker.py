@@ -26,7 +26,7 @@ class RankerSpec:
     hash_buckets: int = 4096
     embedding: int = 8
     hidden: int = 64
-    activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
+    activation: str = flag("gelu", "the activation function; relu has a kink at zero", choices=ACTIVATIONS)
 
     def __post_init__(self) -> None:
         if self.hidden < 2:

@@ -52,19 +52,28 @@ class TransformerSpec:
     width: int = 96
     context: int = 64
     vocabulary: int = dataclasses.field(default=256, metadata={"may_exceed_data": True})
-    style: str = flag("gpt", "llama has RMS norms, rotary positions, a gated mlp and no biases", choices=STYLES)
+    style: str = flag("gpt", "llama has RMS norms, rotary positions, a gated MLP and no biases", choices=STYLES)
     key_heads: int = flag(
-        0, "the heads of keys and values, each of which serves as many of queries; 0: as many", least=0
+        0,
+        "number of heads of keys and values, each shared by equally many query heads; 0: one for each query head",
+        least=0,
     )
-    tied: bool = flag(False, "the head multiplies with the table of tokens instead of a kernel of its own")
-    dropout: float = flag(0.0, "the share of hidden elements that a training step drops", least=0, most=0.9)
+    tied: bool = flag(False, "use the table of token embeddings as the kernel of the head")
+    dropout: float = flag(0.0, "the share of hidden activations that a training step drops", least=0, most=0.9)
     ignored: float = flag(
-        0.0, "the share of training targets that do not count, more in some examples", least=0, most=0.5
+        0.0,
+        "the share of training targets that the loss ignores, larger in some examples than in others",
+        least=0,
+        most=0.5,
     )
-    activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
-    experts: int = flag(0, "the mlps of each block, of which every token takes top_k; 0: one, which all take", least=0)
-    top_k: int = flag(2, "how many of the experts of a block a token takes, by the largest probabilities", least=1)
-    balance: float = flag(0.01, "how much the load-balancing loss of each block's experts counts", least=0)
+    activation: str = flag("gelu", "the activation function; relu has a kink at zero", choices=ACTIVATIONS)
+    experts: int = flag(
+        0, "number of expert MLPs in each block, of which each token takes top_k; 0: one MLP for all tokens", least=0
+    )
+    top_k: int = flag(
+        2, "number of experts in each block that a token takes: those with the largest probabilities", least=1
+    )
+    balance: float = flag(0.01, "weight of the load-balancing loss of each block's experts", least=0)
 
     def __post_init__(self) -> None:
         if self.experts and self.top_k > self.experts:
