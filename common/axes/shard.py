@@ -36,12 +36,12 @@ def refuse(run: Run) -> None:
     if numbers:
         raise ConfigError(
             f"{run.name} cuts each parameter along its first dim, and {numbers[0]} of {run.workload.name} is a single number "
-            f"without one; give it the shape [1], or choose a row that keeps parameters whole, as torch:zero1."
+            f"without one; give it the shape [1], or choose a row that keeps parameters whole, such as torch:zero1."
         )
     if written := model.facts.written:
         raise ConfigError(
             f"{run.name} drops a gathered parameter after each forward pass, and the forward pass of {run.workload.name} "
-            f"writes into {written[0]}; hold it in a buffer, or choose a row that keeps parameters whole, as torch:zero1."
+            f"writes into {written[0]}; hold it in a buffer, or choose a row that keeps parameters whole, such as torch:zero1."
         )
 
 

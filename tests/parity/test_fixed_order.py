@@ -127,8 +127,8 @@ def test_rows_of_torch_end_in_the_same_bits(run_cell: RunCell) -> None:
         ("torch:ddp+fixed_order=8+compress=int8", 2, "--compress int8 and --fixed-order 8 both exchange gradients"),
         ("torch:c10d+fixed_order=8+ring=true", 2, "--fixed-order 8 exchanges in its own way; leave out --ring"),
         ("tf:mirrored+fixed_order=8+reduce=ring", 2, "--fixed-order 8 exchanges in its own way; leave out --reduce"),
-        ("torch:pp+fixed_order=8", 2, "and one rank adds up all gradients of an untied parameter already"),
-        ("torch:tp+fixed_order=8", 2, "its ranks compute parts of every example, so sums within one"),
+        ("torch:pp+fixed_order=8", 2, "and one rank already adds up all gradients of an untied parameter"),
+        ("torch:tp+fixed_order=8", 2, "its ranks compute parts of every example, so their number decides"),
         ("torch:zero2+fixed_order=8+clip_norm=1", 2, "leave out --clip-norm, or choose torch:ddp or torch:zero1"),
         ("torch:fsdp+fixed_order=8+precision=bf16", 2, "leave out --precision, or choose torch:ddp or torch:zero1"),
     ],
@@ -140,7 +140,7 @@ def test_what_has_no_fixed_order(cell: str, devices: int, line: str) -> None:
 
 def test_the_oracle_has_none() -> None:
     with pytest.raises(
-        ConfigError, match="numpy:oracle does not take --fixed-order: it is the reference of every order"
+        ConfigError, match="numpy:oracle does not take --fixed-order: it is the reference for every order"
     ):
         parse(RunConfig("numpy", "oracle", "synthetic-mlp", dtype="float64", techniques=Techniques(fixed_order=2)))
 

@@ -50,7 +50,7 @@ def test_micro_batches_change_what_is_kept_and_sent_as_predicted(run_cell: RunCe
     [
         ("tf:expert", SIZED["transformer"], 2, r"has none; choose --workload prose-gpt\+experts=4"),
         ("tf:expert", EXPERTS, 3, "4 experts do not divide among an expert axis of 3"),
-        ("tf:expert+recompute=true", f"{EXPERTS}+balance=0", 2, "no gradient of a variable of which each replica"),
+        ("tf:expert+recompute=true", f"{EXPERTS}+balance=0", 2, "no gradient for a variable of which each replica"),
     ],
 )
 def test_what_cannot_be_cut_is_refused(run_cell: RunCell, cell: str, workload: str, devices: int, message: str) -> None:

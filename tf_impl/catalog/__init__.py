@@ -1,4 +1,4 @@
-"""The strategies of TensorFlow: the row of each is `ROW` in the file of its name. Imports no framework."""
+"""The strategies of TensorFlow; each row is `ROW` in the file named after its strategy. Imports no framework."""
 
 from samestep.common.catalog import FrameworkInfo
 from samestep.common.costs.saved_activations import kept_tf

@@ -16,7 +16,7 @@ ROW = in_one_process(
     refuses=REMOTE,
     cost=central_storage,
     reference="tf.distribute.experimental.CentralStorageStrategy",
-    status="experimental; it has been so since 2.0, and Keras fit logs a wrong loss under it",
+    status="experimental; so since 2.0, and Keras' fit logs a wrong loss under it",
     counterpart="torch:dp",
     needs=needs.check_central,
 )

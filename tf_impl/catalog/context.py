@@ -8,7 +8,7 @@ from samestep.tf_impl.rows.refusals import NO_COLLECTIVES, NO_ORDER, NO_SWITCH
 
 ROW = in_one_process(
     name="context",
-    summary="Each replica takes some positions of every example; attentions exchange positions for heads and back.",
+    summary="Each replica takes some positions of every example; attention exchanges heads, or keys and values.",
     goal="memory: activations of long sequences",
     data_split=Answer("yes", "by positions, and along data by examples"),
     model_split=Answer("no", "every replica holds the whole model"),
@@ -18,6 +18,6 @@ ROW = in_one_process(
     cost=context,
     options=ContextOptions,
     reference="tf.raw_ops.CollectiveAllToAllV2, tf.distribute.MirroredStrategy",
-    status="no API; the pattern of DeepSpeed-Ulysses, by collectives of ours between the replicas of MirroredStrategy",
+    status="no API; follows DeepSpeed-Ulysses, with our own collectives between the replicas of MirroredStrategy",
     counterpart="torch:cp",
 )

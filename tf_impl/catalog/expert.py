@@ -7,7 +7,7 @@ from samestep.tf_impl.rows.refusals import NO_COLLECTIVES, NO_ORDER, NO_SWITCH, 
 
 ROW = in_one_process(
     name="expert",
-    summary="Each replica has some of the experts of each block; tokens go to the replicas that have theirs, and back.",
+    summary="Each replica has some experts of each block; tokens go to the replicas that have their experts, and back.",
     goal="memory: experts, 1/N each",
     data_split=SHARD_PER_REPLICA,
     model_split=Answer("partial", "the experts, whole ones to a replica; everything else is on every replica"),
@@ -16,6 +16,6 @@ ROW = in_one_process(
     refuses=NO_SWITCH | NO_ORDER | NO_COLLECTIVES | OWN_VARIABLES,
     cost=expert,
     reference="tf.raw_ops.CollectiveAllToAllV2, tf.distribute.MirroredStrategy",
-    status="no API; the pattern of GShard, by collectives of ours between the replicas of MirroredStrategy",
+    status="no API; follows GShard, with our own collectives between the replicas of MirroredStrategy",
     counterpart="torch:ep",
 )

@@ -1,4 +1,4 @@
-"""Text and settings that several rows have in common. Imports no framework."""
+"""Texts and settings that several rows share. Imports no framework."""
 
 import functools
 

@@ -8,7 +8,7 @@ from samestep.torch_impl.rows import needs, options, refusals
 
 ROW = data_parallel(
     name="deepspeed",
-    summary="DeepSpeed's engine: optimizer, gradients or parameters flattened and sharded, by its ZeRO stage.",
+    summary="DeepSpeed's engine: optimizer state, gradients or parameters are flattened and sharded, by ZeRO stage.",
     goal="memory, and what only DeepSpeed has",
     model_split=Answer("flexible", "stage 1: the optimizer; 2: also the gradients; 3: also the parameters"),
     cost=deepspeed,

@@ -7,7 +7,7 @@ from samestep.torch_impl.rows import measures, needs, refusals
 
 ROW = in_one_process(
     name="dp",
-    summary="One process: a master sends mini-batches and parameters to its replicas in every forward pass.",
+    summary="One process: a master sends shards of the batch and the parameters to its replicas in every forward pass.",
     goal="seeing what ddp does better",
     data_split=Answer("yes", "the master scatters each batch among its replicas"),
     model_split=Answer("no", "every replica is sent the whole model, every step"),

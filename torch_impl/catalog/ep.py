@@ -8,7 +8,7 @@ from samestep.torch_impl.rows import measures, refusals
 
 ROW = over_ranks(
     name="ep",
-    summary="Each rank has some of the experts of each block; tokens go to the ranks that have theirs, and back.",
+    summary="Each rank has some experts of each block; tokens go to the ranks that have their experts, and back.",
     goal="memory: experts, 1/N each",
     data_split=SHARD_PER_RANK,
     model_split=Answer("partial", "the experts, whole ones to a rank; everything else is on every rank"),
@@ -16,7 +16,7 @@ ROW = over_ranks(
     cost=ep,
     textbook=textbook.split,
     reference="torch.distributed._functional_collectives.all_to_all_single_autograd",
-    status="no API; the pattern of GShard and Megatron-LM, by collectives that torch calls private",
+    status="no API; follows GShard and Megatron-LM, with collectives that torch keeps private",
     counterpart="tf:expert",
     cost_as_measured=ep_as_routed,
     measures=measures.EXPERTS,

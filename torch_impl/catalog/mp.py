@@ -6,11 +6,11 @@ from samestep.torch_impl.rows import measures, needs
 
 ROW = layer_parallel(
     name="mp",
-    summary="One stage of the layers per rank, one batch at a time: all ranks but one wait.",
-    goal="memory, when nothing better can be had",
+    summary="One stage of layers per rank, and one batch at a time: all ranks but one wait.",
+    goal="memory, if nothing better can be used",
     data_split=WHOLE_BATCH,
     model_split=EQUAL_STAGES,
-    hardware="several GPUs, whose links carry little; CPU cores over gloo",
+    hardware="several GPUs, even with slow links; CPU cores over gloo",
     cost=mp,
     cost_at=mp,
     reference="torch.distributed.send, torch.distributed.recv",

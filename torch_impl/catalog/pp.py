@@ -7,9 +7,9 @@ from samestep.torch_impl.rows import needs
 
 ROW = pipelined(
     name="pp",
-    summary="Stages of layers on the ranks, micro-batches following each other through them.",
+    summary="One or two stages of layers per rank; micro-batches follow each other through them.",
     goal="large models over slow links",
-    data_split=Answer("partial", "into micro-batches, which every rank takes one after the other"),
+    data_split=Answer("partial", "into micro-batches, all of which pass through every rank"),
     model_split=Answer("yes", "contiguous stages of layers, one or two a rank"),
     cost=pp,
     cost_at=pp,

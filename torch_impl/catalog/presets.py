@@ -41,11 +41,11 @@ pipelined = functools.partial(
     layer_parallel,
     options=options.PipelineOptions,
     measures=measures.PIPELINE,
-    danger_of_open_ports=f"{_CONNECTS}: torch's pipelines unpickle the shapes that a stage is sent",
+    danger_of_open_ports=f"{_CONNECTS}: torch's pipelines unpickle the shapes that a stage receives",
 )
 over_rpc = functools.partial(
     StrategyInfo,
-    danger_of_open_ports=f"{_CONNECTS}: TensorPipe unpickles what it is sent",
+    danger_of_open_ports=f"{_CONNECTS}: TensorPipe unpickles whatever it receives",
     backend="tensorpipe",
     status="maintenance; upstream calls the RPC package stable, but only maintains it",
     refuses=refusals.NO_WHOLE_GRADIENT,

@@ -7,8 +7,8 @@ from samestep.torch_impl.rows import needs, refusals
 
 ROW = over_rpc(
     name="rpc",
-    summary="Stages of layers on RPC workers, driven by one of them; autograd and the optimizer reach across the calls.",
-    goal="irregular models that no pipeline takes",
+    summary="Stages of layers on RPC workers, driven by one of them; autograd and the optimizer work across calls.",
+    goal="irregular models that fit no pipeline",
     data_split=WHOLE_BATCH,
     model_split=EQUAL_STAGES,
     hardware="CPU cores on one or more machines; GPUs need a device map",

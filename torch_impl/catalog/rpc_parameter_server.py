@@ -11,7 +11,9 @@ ROW = over_rpc(
     summary="Parameters on a server process; workers pull them, compute their shard, and push gradients back.",
     goal="huge tables; workers that need not wait",
     data_split=Answer("yes", "one contiguous shard of the global batch per worker"),
-    model_split=Answer("partial", "the ranker's tables on the server, its tower on the workers; others whole"),
+    model_split=Answer(
+        "partial", "the ranker's tables on the server, its tower on the workers; other models are whole"
+    ),
     hardware="CPU cores on one or more machines; one process more than devices",
     axes=DATA,
     topology=ranks_and_server,

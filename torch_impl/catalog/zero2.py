@@ -8,7 +8,7 @@ from samestep.torch_impl.rows import needs, options, refusals
 
 ROW = data_parallel(
     name="zero2",
-    summary="Gradients and optimizer sharded; parameters gathered block by block, and kept for the whole step.",
+    summary="Gradients and optimizer state sharded; parameters gathered block by block and kept for the whole step.",
     goal="memory: also the gradients, 1/N each",
     model_split=Answer("partial", "each parameter along its first dimension, but whole during the step"),
     axes=SHARDED,

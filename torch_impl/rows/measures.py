@@ -12,9 +12,11 @@ PIPELINE = (
     Measure("idle_seconds", "s per step", "the rest of its step: waiting for others, sending, and overhead"),
 )
 MASTER = (Measure("master_share", "share of the step", "how long the master works while its replicas wait"),)
-WAITING = (Measure("idle_share", "share of the step", "how long this rank waited for another's tensors"),)
+WAITING = (Measure("idle_share", "share of the step", "how long this rank waited for tensors of other ranks"),)
 EXPERTS = (
-    Measure(TAKEN, "tokens a step", "how many the experts of a rank took in the observed step, over all blocks"),
-    Measure(AWAY, "tokens a step", "how many of a rank's own went to an expert of another rank, once for each"),
+    Measure(TAKEN, "tokens a step", "tokens that the experts of a rank took in the observed step, over all blocks"),
+    Measure(
+        AWAY, "tokens a step", "tokens of a rank that went to experts of other ranks, counted once for each expert"
+    ),
 )
 SERVER = (Measure("staleness", "updates", "mean age of the parameters to which gradients were applied"),)

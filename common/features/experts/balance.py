@@ -22,9 +22,9 @@ from samestep.common.workload.models.spec import ModelSpec, num_positions
 
 BALANCED = "+experts= with +balance= above 0"
 """The settings that ask for the loss, in the words of messages."""
-NOT_ROUNDED = "it rounds the router's scores, and a token between two experts may then take the other one"
+NOT_ROUNDED = "it rounds the router's scores, so a token that is close to two experts may take the other one"
 """The reason why a mixture of experts takes no technique that rounds a pass, under any row."""
-AS_WRITTEN = "it needs shapes that are known before a step, and how many tokens an expert takes is not known"
+AS_WRITTEN = "it needs shapes that are known before a step, but the number of tokens of an expert is not"
 """The reason why a mixture of experts takes no technique that compiles a pass."""
 
 

@@ -6,8 +6,8 @@ from samestep.common.strategy import Answer, StrategyInfo
 
 ROW = StrategyInfo(
     name="oracle",
-    summary="The plain step in float64, every derivative written out by hand; all others are judged against it.",
-    goal="the reference of all others",
+    summary="The plain step in float64, with every derivative written out by hand; all other rows are judged against it.",
+    goal="the reference for all others",
     data_split=Answer("no", "one process takes the whole batch"),
     model_split=Answer("no", "one process holds the whole model"),
     hardware="one CPU core",
@@ -19,5 +19,5 @@ ROW = StrategyInfo(
     status="ours",
     counterpart="",
     dtypes=("float64",),
-    refuses={"fixed_order": "it is the reference of every order"},
+    refuses={"fixed_order": "it is the reference for every order"},
 )

@@ -130,9 +130,9 @@ def test_another_number_of_ranks_goes_on_from_the_means() -> None:
         (
             {"local_steps": 2},
             {"strategy": "fsdp", "mesh": "data=2,shard=2", "devices": None},
-            "no row has groups of ranks take steps alone (DiLoCo over FSDP); torch:ddp does so, with the whole model on each",
+            "no row lets groups of ranks take steps alone (DiLoCo over FSDP); torch:ddp takes such steps, with the whole",
         ),
-        ({"local_steps": 2}, {"strategy": "zero1"}, "each rank has the optimizer state of some parameters only"),
+        ({"local_steps": 2}, {"strategy": "zero1"}, "each rank has only a part of the optimizer state"),
     ],
 )
 def test_what_ranks_cannot_do_alone_is_refused_in_a_line(
