@@ -189,6 +189,16 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {plural}{'e' if re.search('(s|x|ch|sh)$', plural) else ''}s"
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """Returns a share in percent, as in 12 %.
+
+    Args:
+        share: The share; a small one is not rounded to zero.
+        digits: The number of digits after the decimal point.
+    """
+    return "less than 1 %" if not digits and 0 < share < 0.01 else f"{100 * share:.{digits}f} %"
+
+
 def name_some(names: Sequence[str], most: int) -> str:
     """Returns the first of some names as text, with the number of those left out.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tomli_w
 
+from samestep.common.errors import percent
 from samestep.common.seconds.published_rows import (
     CAUSES,
     FAR,
@@ -55,10 +56,10 @@ def _of_torchtitan(step: PublishedStep, by_row: dict[str, PublishedStep]) -> Ite
         yield "most of it is attention, of which PyTorch's kernels reach less of the peak backward than forward"
     if (compiled := by_row.get(f"{step.row} compile")) is not None:
         less = 1 - compiled.seconds / step.seconds
-        yield f"norms and rotations of positions were a kernel for each operation: compiled it took {less:.0%} less"
+        yield f"norms and rotations of positions were a kernel for each operation: compiled it took {percent(less)} less"
     if step.is_float8 and (plain := by_row.get(step.row.replace(" float8", ""))) and plain is not step:
         less = 1 - step.seconds / plain.seconds
-        yield f"casts to float8 are not predicted, with which it took {less:.0%} less than in bfloat16"
+        yield f"casts to float8 are not predicted, with which it took {percent(less)} less than in bfloat16"
     yield "GPUs were limited to 500 of 700 W"
 
 
@@ -69,7 +70,7 @@ def llm_foundry_causes() -> dict[str, str]:
     def cause(step: PublishedStep) -> Iterator[str]:
         alike = on_a100.get(f"{step.model} {step.shape.context} tokens 8 A100: seconds")
         if alike is not None and alike.error < -0.1:
-            yield f"the same model and sequences are predicted {-alike.error:.0%} too short on A100 as well"
+            yield f"the same model and sequences are predicted {percent(-alike.error)} too short on A100 as well"
         tokens = step.layout.microbatch_size * step.shape.context
         if tokens <= _FEW_TOKENS:
             yield f"with {tokens:,} tokens a GPU and pass, gathering parameters and computing slow each other down"
@@ -101,7 +102,8 @@ def megatron_causes() -> dict[str, str]:
     """Returns figure -> cause for GPT on A100, split along tensor, pipe and data."""
     compared = megatron_a100()
     near = max(abs(each.error) for each in compared if abs(each.error) <= FAR)
-    clause = f"DeepSpeed's pipeline of that time; Megatron's own of the same model, split alike, is predicted within {near:.0%}"
+    own = f"Megatron's own of the same model, split alike, is predicted within {percent(near)}"
+    clause = f"DeepSpeed's pipeline of that time; {own}"
     return {each.name: clause for each in compared if abs(each.error) > FAR}
 
 

@@ -1,5 +1,6 @@
 """The tables of docs/seconds.md: errors of predicted seconds, and the constants behind them."""
 
+from samestep.common.errors import percent
 from samestep.common.seconds.machine import RATES, load_machine
 from samestep.common.seconds.validation import CLUSTER, SERVER, carried_rows, extrapolated
 from samestep.experiments.advising.validate import VALIDATIONS, errors, far_rows
@@ -41,7 +42,7 @@ def extrapolation() -> str:
     """Returns a sentence about how far constants from smaller runs are off on larger ones."""
     found = extrapolated(carried_rows())
     many, wider, widest = (
-        f"{found[name].mape:.1%}".replace("%", " %")
+        percent(found[name].mape, 1)
         for name in (
             "many nodes, fitted to one node",
             *(f"{on}, fitted to hidden 1024" for on in ("one node", "many nodes")),

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from samestep.common.errors import unknown
+from samestep.common.errors import percent, unknown
 from samestep.common.flags import split_list
 
 MOST_TAKEN = 0.1
@@ -17,7 +17,7 @@ DISTORTED = {
 """What distorts the speed of a strategy in the same way in each of its runs: name -> meaning."""
 DISTURBED = {
     "compilation": "a function was compiled or traced while the clock ran",
-    "busy": f"others had more than {MOST_TAKEN:.0%} of the cores' time while the clock ran",
+    "busy": f"others had more than {percent(MOST_TAKEN)} of the cores' time while the clock ran",
 }
 """What disturbs one run by chance: name -> meaning."""
 CONFOUNDS: Mapping[str, str] = {
@@ -177,4 +177,4 @@ def _taken(run: Circumstances) -> str:
     if others + stolen <= MOST_TAKEN:
         return ""
     takers = {"other processes": others, "other machines": stolen}
-    return " and ".join(f"{share:.0%} to {who}" for who, share in takers.items() if share >= 0.005)
+    return " and ".join(f"{percent(share)} to {who}" for who, share in takers.items() if share >= 0.005)

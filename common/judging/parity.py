@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from samestep.common.errors import percent
 from samestep.common.steps.log import Log
 
 LOSS_BOUND = {"float64": 1e-12, "float32": 1e-5}
@@ -224,5 +225,6 @@ def judge_statistics(parity: Parity, away: float, allowed: float) -> Parity:
     """
     if not parity.passed or away <= allowed:
         return parity
-    reason = f"after the last step the running statistics are off by {away:.1%} of their length (allowed {allowed:.1%})"
+    far = f"off by {percent(away, 1)} of their length (allowed {percent(allowed, 1)})"
+    reason = f"after the last step the running statistics are {far}"
     return dataclasses.replace(parity, passed=False, reason=reason)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from samestep.common.batch import Batch, batches
+from samestep.common.errors import percent
 from samestep.common.judging.parity import deviation, spell_apart
 from samestep.common.judging.roundoff import noise_of
 from samestep.common.program import Arrays, TrainState
@@ -200,7 +201,7 @@ def _describe(run: Run, replayed: ReplayedStep, seen: StepOutcome, right: StepOu
         return f"every gradient is {_spell_ratio(ratio)} the oracle's"
     worst = max(off, key=lambda name: off[name])
     along = _dot(implied[worst], gradients[worst]) / (_dot(gradients[worst], gradients[worst]) or 1.0)
-    size = f"{off[worst]:.1%}" if off[worst] >= 1e-3 else f"{off[worst]:.1e} of its length"
+    size = percent(off[worst], 1) if off[worst] >= 1e-3 else f"{off[worst]:.1e} of its length"
     return f"the gradient of {worst} is off by {size} ({_spell_ratio(along)} the oracle's along it), most of all"
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from samestep.common.errors import percent
 from samestep.common.files.reading import read_toml
 from samestep.common.flags import FieldValues
 from samestep.common.seconds.machine import Machine, load_machine
@@ -221,7 +222,7 @@ def suspected_cause(row: MeasuredIteration, compared: Compared, rows: Sequence[M
             else "the host fell behind"
         )
         less = 1 - faster.seconds / row.seconds
-        return f"with micro-batches of {faster.layout.microbatch_size} the same layout took {less:.0%} less: {why}"
+        return f"with micro-batches of {faster.layout.microbatch_size} the same layout took {percent(less)} less: {why}"
     return (
         "every micro-batch of this layout is slow, other layouts of the model are not: slow links or GPUs in these runs"
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from samestep.common.errors import count
+from samestep.common.errors import count, percent
 from samestep.common.flags import spell_flag
 from samestep.common.seconds.machine import REFERENCE, load_machine
 from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, torchtitan
@@ -13,7 +13,7 @@ from samestep.experiments.advising import candidate_meshes as rows
 from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.ranking import EQUAL, Change, Timed, longest_wait
 from samestep.experiments.advising.step_times import PARTS, WORK
-from samestep.experiments.printing.text import decimal_size, percent, plain_number, sharing
+from samestep.experiments.printing.text import decimal_size, plain_number, sharing
 
 _TOLD = 0.1
 """A part of a difference is mentioned if it is at least this share of it."""

@@ -2,7 +2,7 @@
 
 import shlex
 
-from samestep.common.errors import count
+from samestep.common.errors import count, percent
 from samestep.common.flags import Scalar
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_active, num_params
@@ -19,7 +19,6 @@ from samestep.experiments.printing.text import (
     fill,
     large_number,
     paragraphs,
-    percent,
     screen_width,
 )
 

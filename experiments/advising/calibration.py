@@ -9,13 +9,12 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from samestep.common.errors import ConfigError, count
+from samestep.common.errors import ConfigError, count, percent
 from samestep.common.run import parse_prediction
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK, ROWS, Candidate
 from samestep.experiments.advising.step_times import Timer, candidate_of
-from samestep.experiments.printing.text import percent
 
 RESULT = "result.json"
 LEAST_RUNS = 3

@@ -2,12 +2,12 @@
 
 import dataclasses
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, percent
 from samestep.common.flags import flag
 from samestep.common.seconds.machine import Machine
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_positions
-from samestep.experiments.printing.text import large_number, percent
+from samestep.experiments.printing.text import large_number
 
 _HOUR = 3600
 DAY = 24 * _HOUR

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from samestep.common.errors import count
+from samestep.common.errors import count, percent
 from samestep.common.files.reading import read_toml
 from samestep.common.seconds import published_rows as published
 from samestep.common.seconds import validation as fitted
@@ -145,12 +145,12 @@ def _record(each: Compared, causes: Mapping[str, str]) -> dict[str, str | float]
 
 
 def _told(error: float) -> str:
-    return f"{error:+z.1%}"
+    return f"{100 * error:+z.1f} %"
 
 
 def _cells(name: str, found: Score) -> list[str]:
-    regret = "" if found.regret is None else f"{found.regret:.1%}"
-    return [name, str(found.rows), f"{found.mape:.1%}", f"{found.max_error:.0%}", str(found.far), regret]
+    regret = "" if found.regret is None else percent(found.regret, 1)
+    return [name, str(found.rows), percent(found.mape, 1), percent(found.max_error), str(found.far), regret]
 
 
 def errors(validation: Validation, width: int | None = None) -> str:
@@ -160,7 +160,7 @@ def errors(validation: Validation, width: int | None = None) -> str:
         validation: The compared predictions and measurements.
         width: Characters of a line; as many as it needs, unless given.
     """
-    headers = ["rows", "number", "mean error", "largest", f"beyond {FAR:.0%}", "regret"]
+    headers = ["rows", "number", "mean error", "largest", f"beyond {percent(FAR)}", "regret"]
     groups = by_group(validation.compared)
     lines = [_cells(name, found) for name, found in groups.items()]
     lines += [_cells("all", score(validation.compared))] if len(groups) > 1 else []
@@ -181,7 +181,7 @@ def far_rows(validation: Validation, width: int) -> str:
         f"{validation.causes.get(each.name, '')}"
         for each in sorted(far, key=lambda each: -abs(each.error))
     ]
-    return f"Beyond {validation.far:.0%}, with the suspected cause:\n{bullets(listed, width)}" if listed else ""
+    return f"Beyond {percent(validation.far)}, with the suspected cause:\n{bullets(listed, width)}" if listed else ""
 
 
 def text(validation: Validation) -> str:

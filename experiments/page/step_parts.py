@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from samestep.common.errors import count
+from samestep.common.errors import count, percent
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.step_parts import PARTS
 from samestep.experiments.comparing.quantities import NO_PARTS, STEP_PARTS
@@ -118,7 +118,7 @@ def shares(result: RunResult, most: int) -> str:
     whole = sum(parts.values())
     largest = sorted(parts.items(), key=lambda part: -part[1])[:most]
     return ", ".join(
-        f"{100 * seconds / whole:.0f} % {name}" for name, seconds in largest if seconds >= _LEAST_SHARE * whole
+        f"{percent(seconds / whole)} {name}" for name, seconds in largest if seconds >= _LEAST_SHARE * whole
     )
 
 
@@ -151,7 +151,7 @@ def _sentence(fast: tuple[float, Entry, RunResult], slow: tuple[float, Entry, Ru
     most = max(more, key=lambda name: more[name])
     others = [name for name in sorted(here, key=lambda name: -here[name]) if name != most][:1]
     named = [name for name in (most, *others) if name == most or here[name] >= _LEAST_SHARE * seconds]
-    spent = [(f"{100 * here[name] / seconds:.0f} %", _doing(name, result)) for name in named]
+    spent = [(percent(here[name] / seconds), _doing(name, result)) for name in named]
     (share, doing), *rest = spent
     return (
         f"A step of {entry.name} takes {short(seconds / fast_seconds)} times as long as one of {fast_entry.name}. "

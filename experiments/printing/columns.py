@@ -4,13 +4,14 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from samestep.common.cell import Cell
+from samestep.common.errors import percent
 from samestep.common.judging.speed_comparison import LEAST_ROUNDS
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.quantities import METRIC, QUANTITIES, SAME_STEP, SPEED, STARTUP, VERDICT
 from samestep.experiments.comparing.quantity import MARK, MOST_MISSED, Quantity
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.column_table import Column
-from samestep.experiments.printing.text import common_unit, explain_emulation, in_unit, marked, percent, short
+from samestep.experiments.printing.text import common_unit, explain_emulation, in_unit, marked, short
 
 Line = MeasuredRow | tuple[str, str]
 """A row with a result, or the name and the status of one without."""

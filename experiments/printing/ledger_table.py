@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common import memory
 from samestep.common.costs.textbook import LETTERS, formulas
+from samestep.common.errors import percent
 from samestep.common.ledger import Ledger
 from samestep.common.strategy import Formula, Run
 from samestep.experiments.printing.text import bullets, github, screen_width, size
@@ -42,7 +43,7 @@ class Amount:
 
     def __str__(self) -> str:
         if self.unit != "B":
-            return f"{self.value:.3g} s" if self.unit == "s" else f"{100 * self.value:.1f} %"
+            return f"{self.value:.3g} s" if self.unit == "s" else percent(self.value, 1)
         return size(self.value) + (f" in {self.count:,}" if self.count is not None else "")
 
 

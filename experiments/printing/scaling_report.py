@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from samestep.common.errors import count
+from samestep.common.errors import count, percent
 from samestep.common.judging.scaling_fit import LEAST_POINTS, amdahl_limit
 from samestep.experiments.comparing.quantities import SPEED
 from samestep.experiments.comparing.scaling import EXPECTED, Scaling, ScalingPoint
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
 from samestep.experiments.printing.column_table import Column, explained
 from samestep.experiments.printing.host_table import spell_sum
-from samestep.experiments.printing.text import fill, paragraphs, percent, sharing, short
+from samestep.experiments.printing.text import fill, paragraphs, sharing, short
 
 
 def _percent(share: float | None) -> str:

@@ -185,16 +185,6 @@ def decimal_size(count: float) -> str:
     return f"{plain_number(count / 1000**power)} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
 
 
-def percent(share: float, digits: int = 0) -> str:
-    """Returns a share in percent, as in 12 %.
-
-    Args:
-        share: The share; a small one is not rounded to zero.
-        digits: The number of digits after the decimal point.
-    """
-    return "less than 1 %" if not digits and 0 < share < 0.01 else f"{100 * share:.{digits}f} %"
-
-
 def common_unit(counts: Iterable[float]) -> str:
     """Returns the unit for all byte counts of a column: the smallest in which none needs more than four digits."""
     largest = max(counts, default=0)

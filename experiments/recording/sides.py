@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.errors import ConfigError, Unavailable, percent
 from samestep.common.mistakes.mistake import few
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.recorded_run import OF_STAGE, RecordedRun
@@ -133,5 +133,7 @@ class _ReadingProgress:
         elif now >= self._next:
             self._next = now + _SECONDS
             left = spell_seconds((now - self._began) * (1 - share) / share)
-            line = f"samestep: {self._name} is read and compared: step {number:,}, {share:.0%}, about {left} left ..."
+            line = (
+                f"samestep: {self._name} is read and compared: step {number:,}, {percent(share)}, about {left} left ..."
+            )
             print(line, file=sys.stderr, flush=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.costs.sizes import MESSAGES
-from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.errors import ConfigError, WorkerFailed, percent
 from samestep.common.runtime.measured import adapter
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.seconds.core_time import Cores
@@ -72,7 +72,7 @@ def test_the_error_of_runs_that_are_left_out_is_larger_than_that_of_the_fit(monk
     monkeypatch.setattr(calibration, "_measured", lambda directory: runs)
     _, found = calibrated(seconds_of, machine, Path("runs"))
     assert found.error_left_out is not None and found.error_left_out > found.error_after > 0
-    assert f"{found.error_left_out:.0%} on runs that are left out".replace("%", " %") in str(found)
+    assert f"{percent(found.error_left_out)} on runs that are left out" in str(found)
 
 
 def test_only_exchanges_get_the_second_factor() -> None:

@@ -76,7 +76,7 @@ PLANTED: dict[str, tuple[Callable[[], RunResult], str]] = {
         "emulation (torch:dp (emulated): threads; nn.DataParallel needs two GPUs)",
     ),
     "compilation": (lambda: watched(compilations=1), "compilation (torch:fsdp: 1 in timed windows)"),
-    "busy": (lambda: watched(others_share=0.34), "busy (torch:fsdp: 34% to other processes)"),
+    "busy": (lambda: watched(others_share=0.34), "busy (torch:fsdp: 34 % to other processes)"),
 }
 
 
@@ -133,7 +133,7 @@ def test_what_stops_a_ranking_is_said_once_for_all_rows(monkeypatch: pytest.Monk
     assert explained(zero1=replaced(cores=4), zero2=replaced(cores=4), fsdp=noisy, tp=FAIR) == [
         "Not ranked against torch:ddp, unless --allow NAME is given:",
         "* cores: torch:zero1, torch:zero2 (4 and 2)",
-        "* busy: torch:fsdp (34% to other processes)",
+        "* busy: torch:fsdp (34 % to other processes)",
     ]
     assert explained(("cores",), zero1=replaced(cores=4), fsdp=FAIR) == [
         "Ranked against torch:ddp despite this, because of --allow:",

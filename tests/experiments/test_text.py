@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from samestep.common.errors import count
+from samestep.common.errors import count, percent
 from samestep.experiments.printing.column_table import Column, cells, fit
 from samestep.experiments.printing.command_lines import wrap_command
 from samestep.experiments.printing.text import (
@@ -13,7 +13,6 @@ from samestep.experiments.printing.text import (
     decimal_size,
     github,
     in_unit,
-    percent,
     percent_off,
     screen_width,
     short,

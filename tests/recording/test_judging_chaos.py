@@ -60,7 +60,7 @@ def test_a_step_that_rounding_moves_by_all_of_its_gradients_is_not_decided(run: 
     assert (verdict.kind, verdict.need, verdict.causes) == ("unknown", "float64", ())
     assert (verdict.first.step, verdict.first.phase) == (STEP, "gradient") and 14 < verdict.worst < 16
     assert verdict.notes[0].startswith(
-        "rounding alone moves half of the gradients of step 2 by 200% of their norm or more."
+        "rounding alone moves half of the gradients of step 2 by 200 % of their norm or more."
     )
     assert not verdict.may_be_tipped
     assert judged(run, 2.0, 15.0, is_float64=True).need == ""

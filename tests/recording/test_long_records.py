@@ -92,6 +92,6 @@ def test_what_is_read_for_long_is_said(monkeypatch: pytest.MonkeyPatch, capsys: 
     for number, share in ((-1, 0.0), (63, 0.1), (127, 0.2), (191, 0.3), (1255, 0.5)):
         read(number, share)
     assert capsys.readouterr().err.splitlines() == [
-        "samestep: A is read and compared: step 127, 20%, about 16 s left ...",
-        "samestep: A is read and compared: step 1,255, 50%, about 14 s left ...",
+        "samestep: A is read and compared: step 127, 20 %, about 16 s left ...",
+        "samestep: A is read and compared: step 1,255, 50 %, about 14 s left ...",
     ]

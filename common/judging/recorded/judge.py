@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, percent
 from samestep.common.judging.recorded.bounds import unreached
 from samestep.common.judging.recorded.differences import THRESHOLD, finite
 from samestep.common.judging.recorded.findings import Finding, find
@@ -133,8 +133,8 @@ def _blind(walk: Walk, seen: Seen) -> RecordedVerdict:
     need: Need = "seed" if is_float64 and is_jumping else "float64"
     if seen.hidden <= BLIND:  # so some steps lack tensors
         words = (
-            f"nothing that was recorded differs by more than {BLIND * SHOWN:.3%}, but {seen.num_unseen} of {seen.num_steps} "
-            "steps lack tensors, and rounding could hide a mistake there: record every step (--every 1)"
+            f"nothing that was recorded differs by more than {percent(BLIND * SHOWN, 3)}, but {seen.num_unseen} of "
+            f"{seen.num_steps} steps lack tensors, and rounding could hide a mistake there: record every step (--every 1)"
         )
         return _verdict(walk, seen, "unknown", need=need, first_notes=(words,))
     if not is_jumping:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
+from samestep.common.errors import percent
 from samestep.common.judging.recorded.differences import (
     THRESHOLD,
     RoundingScale,
@@ -116,9 +117,8 @@ class Yardstick:
             return _derived(number, np.array([least]))
         step = min(number, self.last)
         near = [self.losses[each] for each in range(step - 2, step + 3) if each in self.losses]
-        return self._measured(
-            number, np.array([max(_root_mean_square(near), 2 * least)]), step == number and bool(near)
-        )
+        most = max(_root_mean_square(near), 2 * least)
+        return self._measured(number, np.array([most]), step == number and bool(near))
 
     def _measured(self, number: int, rounding: np.ndarray, is_known: bool) -> RoundingScale:
         """Returns the scale that reruns give for a step; later steps than theirs stay undecided."""
@@ -134,8 +134,8 @@ class Yardstick:
         if number not in self.chaotic:
             return ()
         return (
-            f"rounding alone moves half of the gradients of step {number} by {self.chaotic[number]:.0%} of their norm or more. "
-            f"There its effect is not proportional, and even {CERTAIN:,.0f} times the measured effect may be rounding",
+            f"rounding alone moves half of the gradients of step {number} by {percent(self.chaotic[number])} of their norm or "
+            f"more. There its effect is not proportional, and even {CERTAIN:,.0f} times the measured effect may be rounding",
         )
 
     def _growth(self, number: int) -> float:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from samestep.common.errors import percent
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.data.user_file import LARGE
 from samestep.common.workload.models.spec import ModelSpec
@@ -60,5 +61,5 @@ def _on_labels(split: Split, num_classes: int) -> list[str]:
     if len(unseen):
         named = ", ".join(map(str, unseen[:_MOST_NAMED])) + (", ..." if len(unseen) > _MOST_NAMED else "")
         share = np.isin(split.test_targets, unseen).mean()
-        notes.append(f"no training example has label {named}, which {share:.0%} of the held-out examples have")
+        notes.append(f"no training example has label {named}, which {percent(share)} of the held-out examples have")
     return notes

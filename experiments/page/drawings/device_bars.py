@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common import memory
 from samestep.common.costs.optimizer_state import optimizer_bytes
+from samestep.common.errors import percent
 from samestep.common.ledger import Footprint
 from samestep.common.mesh import Dimension
 from samestep.common.request import DTYPES
@@ -84,7 +85,7 @@ def share(held: int, whole: int) -> str:
     """
     if not held or not whole:
         return "none"
-    return f"{size(held)}, all" if held == whole else f"{size(held)}, {100 * held / whole:.0f} %"
+    return f"{size(held)}, all" if held == whole else f"{size(held)}, {percent(held / whole)}"
 
 
 def device_names(rows: Sequence[Sender]) -> list[str]:

@@ -69,7 +69,7 @@ def test_what_disturbed_either_run_stops_both(is_same_strategy: bool) -> None:
     noisy = dataclasses.replace(OTHER, others_share=0.07, stolen_share=0.04, compilations=2)
     assert said(QUIET, noisy, is_same_strategy) == [
         "compilation (torch:fsdp: 2 in timed windows)",
-        "busy (torch:fsdp: 7% to other processes and 4% to other machines)",
+        "busy (torch:fsdp: 7 % to other processes and 4 % to other machines)",
     ]
 
 
@@ -85,7 +85,7 @@ def test_what_was_found_in_some_rounds_says_in_how_many() -> None:
     found = find_in_rounds([(QUIET, bigger), (QUIET, dataclasses.replace(bigger, others_share=0.5))])
     assert [str(each) for each in found] == [
         "batch (48 and 96)",
-        "busy (torch:fsdp: 50% to other processes, in 1 of 2 rounds)",
+        "busy (torch:fsdp: 50 % to other processes, in 1 of 2 rounds)",
     ]
     assert find_in_rounds([(QUIET, OTHER), (QUIET, OTHER)]) == []
     assert [each.name for each in find_in_rounds([(QUIET, noisy)] * 2)] == ["busy"]

@@ -158,7 +158,7 @@ def test_running_statistics_are_bounded_by_their_length(off: float, passed: bool
     assert away == pytest.approx(off)
     found = judge_statistics(held_against(LOSSES, dtype="float32"), away, 1e-2)
     assert found.passed is passed
-    said = "after the last step the running statistics are off by 1.1% of their length (allowed 1.0%)"
+    said = "after the last step the running statistics are off by 1.1 % of their length (allowed 1.0 %)"
     assert found.reason == ("" if passed else said)
 
 

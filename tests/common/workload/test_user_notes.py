@@ -67,11 +67,11 @@ def relabelled(train, test):
         ),
         (
             relabelled([0, 1], [0, 1, 2, 3]),
-            "no training example has label 2, 3, which 50% of the held-out examples have.",
+            "no training example has label 2, 3, which 50 % of the held-out examples have.",
         ),
         (
             relabelled([1, 2], [0, 1]),
-            "no training example has label 0, which 50% of the held-out examples have.",
+            "no training example has label 0, which 50 % of the held-out examples have.",
         ),
         (
             features() | {"train_inputs": 255 * features()["train_inputs"]},
@@ -96,7 +96,7 @@ def test_what_may_be_a_mistake_is_said_and_trained_on(notes, arrays, said):
 
 def test_a_ranker_s_missing_label_is_said(notes):
     assert notes("flights-ranker", clicks() | {"train_targets": np.zeros(12, int)}) == [
-        "no training example has label 1, which 50% of the held-out examples have."
+        "no training example has label 1, which 50 % of the held-out examples have."
     ]
 
 
@@ -104,7 +104,7 @@ def test_many_labels_are_named_in_part(notes):
     (said,) = notes(
         "digits-mlp", relabelled([0], [1, 2, 3, 4]) | {"test_inputs": np.zeros((8, 6)), "test_targets": np.arange(8)}
     )
-    assert said.startswith("no training example has label 1, 2, 3, 4, 5, ..., which 88% of")
+    assert said.startswith("no training example has label 1, 2, 3, 4, 5, ..., which 88 % of")
 
 
 def test_of_real_targets_of_a_user_s_own_loss_no_label_is_said_to_be_missing():
