@@ -161,7 +161,7 @@ def verdict(results: Sequence[RunResult]) -> str:
     largest = ", ".join(f"{deviation:.0e} in {dtype}" for dtype, deviation in worst.items())
     why = judged[0].parity.reason if len(judged) == 1 and same else ""
     why = f" {why[0].upper()}{why[1:]}." if why else ""
-    return f"{subject} {_steps(judged)}; largest deviation {largest}{more}.{why}"
+    return f"{subject} {_steps(judged)}; largest relative loss deviation {largest}{more}.{why}"
 
 
 def _judged_as(result: RunResult) -> str:

@@ -202,7 +202,7 @@ def test_a_float32_row_does_not_speak_for_a_float64_table() -> None:
     doubles = [deviating(made(f"torch:{name}", dtype="float64"), 2e-15) for name in ("ddp", "fsdp")]
     single = deviating(made("torch:deepspeed"), 3e-6)
     assert tables.verdict([*doubles, single]) == (
-        "3 of 3 strategies took the oracle's 30 steps; largest deviation 2e-15 in float64, 3e-06 in float32."
+        "3 of 3 strategies took the oracle's 30 steps; largest relative loss deviation 2e-15 in float64, 3e-06 in float32."
     )
 
 
@@ -214,25 +214,28 @@ def test_a_deviation_is_read_beside_what_it_was_allowed() -> None:
         hot, parity=dataclasses.replace(hot.parity, is_amplified=True, reason="rounding: so it is")
     )
     assert tables.verdict([deviating(made("torch:fsdp"), 3e-6), rounded, deviating(hot, 8e-4)]) == (
-        "3 of 3 strategies took the oracle's 30 steps; largest deviation 3e-06 in float32, 1e-02 in bf16 (allowed 8e-02), "
-        "8e-04 in amplified float32."
+        "3 of 3 strategies took the oracle's 30 steps; largest relative loss deviation 3e-06 in float32, 1e-02 in bf16 "
+        "(allowed 8e-02), 8e-04 in amplified float32."
     )
     assert tables.verdict([deviating(hot, 8e-4)]) == (
-        "torch:zero1 took the oracle's 30 steps; largest deviation 8e-04 in amplified float32. Rounding: so it is."
+        "torch:zero1 took the oracle's 30 steps; largest relative loss deviation 8e-04 in amplified float32. Rounding: so it is."
     )
 
 
 def test_a_run_of_one_step_took_one_step() -> None:
     short = dataclasses.replace(made("torch:ddp"), losses=(2.3,), steps=1)
     short = deviating(dataclasses.replace(short, parity=dataclasses.replace(short.parity, steps=1)), 1e-7)
-    assert tables.verdict([short]) == "torch:ddp took the oracle's 1 step; largest deviation 1e-07 in float32."
+    assert (
+        tables.verdict([short])
+        == "torch:ddp took the oracle's 1 step; largest relative loss deviation 1e-07 in float32."
+    )
     assert ", 1 step, " in tables.caption(alone([short]))
 
 
 def test_a_deviation_that_is_not_finite_is_the_largest() -> None:
     lost = dataclasses.replace(made("torch:ddp").parity, passed=False, max_relative_loss=None)
     assert tables.verdict([deviating(made("torch:c10d"), 1e-7), made("torch:ddp", parity=lost)]) == (
-        "1 of 2 strategies took the oracle's 30 steps; largest deviation inf in float32."
+        "1 of 2 strategies took the oracle's 30 steps; largest relative loss deviation inf in float32."
     )
 
 
@@ -248,7 +251,7 @@ def test_a_deviation_that_is_not_finite_is_the_largest() -> None:
 )
 def test_how_far_rows_were_judged_is_said(judged: list[int | None], column: list[str], said: str) -> None:
     results = [made("torch:ddp", judged=steps) for steps in judged]
-    assert tables.verdict(results).startswith(f"{said}; largest deviation ")
+    assert tables.verdict(results).startswith(f"{said}; largest relative loss deviation ")
     assert tables.verdict(results).endswith("; --parity judges every step.") == ("judged at" in said)
     table = tables.comparison(alone(results)).splitlines()[2:]
     assert [line.split("|")[2].strip() for line in table[: len(results)]] == column

@@ -357,7 +357,7 @@ def test_a_plain_run_says_how_many_of_its_steps_were_judged(
     assert result.parity.max_relative_loss is not None
     assert same_step(result) == "yes, 20 of 30"
     said = " ".join(report(result).split())
-    assert "torch:single took the oracle's steps, judged at 20 of 30; largest deviation" in said
+    assert "torch:single took the oracle's steps, judged at 20 of 30; largest relative loss deviation" in said
     assert said.endswith("; --parity judges every step.")
 
     whole = run_cell("torch:single", SIZED["mlp"], parity=True, **fields)
