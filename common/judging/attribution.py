@@ -40,7 +40,7 @@ def attribute(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attribution
     short = _shortened(run, first)
     if (rounding := _rounding(run)) and _off(short, rerun) <= LOSS_BOUND[short.dtype]:
         return Attribution(
-            f"{parity.reason}; without {rounding} its first {short.steps - first} steps are {parity.reference}'s"
+            f"{parity.reason}; without {rounding} its {_first(short.steps - first)} {parity.reference}'s"
         )
     size = f"{parity.max_relative_loss:.1e}" if parity.max_relative_loss is not None else "not finite"
     if (evidence := _blame_port(short, rerun)) is not None:
@@ -171,7 +171,7 @@ def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attri
     if left <= LOSS_BOUND[short.dtype]:
         return None
     reason = (
-        f"without {_rounding(run)} its first {short.steps - first} steps are off by {left:.1e} in {short.dtype} "
+        f"without {_rounding(run)} its {_first(short.steps - first)} off by {left:.1e} in {short.dtype} "
         f"(allowed {LOSS_BOUND[short.dtype]:.0e})"
     )
     parity = dataclasses.replace(parity, max_relative_loss=left, reason=reason)
@@ -198,6 +198,11 @@ def _shortened(run: Run, first: int) -> Run:
     dtype = "float64" if "float64" in run.strategy.dtypes else run.dtype
     techniques = without("gradient_error", run.techniques)
     return dataclasses.replace(run, dtype=dtype, steps=min(run.steps, first + STEPS), techniques=techniques)
+
+
+def _first(number: int) -> str:
+    """Returns the first steps of a run with their verb: "first step is", "first 5 steps are"."""
+    return "first step is" if number == 1 else f"first {number} steps are"
 
 
 def _rounding(run: Run) -> str:

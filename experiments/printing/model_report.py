@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from samestep.common.catalog import strategies_of
 from samestep.common.errors import count, name_some
 from samestep.common.workload.models.description import Description
 from samestep.common.workload.models.spec import ArraySpec, Param
@@ -50,8 +51,7 @@ def model_document(source: str, found: Sequence[Understood]) -> Document:
     record = {
         "model": source,
         "frameworks": {
-            each.framework: {**dataclasses.asdict(each.description), "facts": list(_facts(each.description))}
-            for each in found
+            each.framework: {**dataclasses.asdict(each.description), "facts": list(_facts(each))} for each in found
         },
         "rows": rows,
     }
@@ -69,7 +69,7 @@ def _text(found: Understood) -> str:
         Column("remark", lambda row: ", ".join(_remarks(about, *row))),
     )
     size = sum(param.size for _, param in params)
-    lines = [f"{found.framework}: {count(size, 'number')} in {count(len(params), 'parameter')}.", *_facts(about)]
+    lines = [f"{found.framework}: {count(size, 'number')} in {count(len(params), 'parameter')}.", *_facts(found)]
     takes = [row for row, why in found.rows.items() if not why]
     lines.append(f"Strategies that can train it: {', '.join(takes) or 'none'}.")
     lines += [why if why.startswith(row) else f"{row}: {why}" for row, why in found.rows.items() if why]
@@ -87,8 +87,9 @@ def _remarks(about: Description, name: str, param: Param) -> Iterator[str]:
         yield f"{about.dtypes[name]} in the file"
 
 
-def _facts(about: Description) -> Iterator[str]:
-    """Yields a sentence for each finding."""
+def _facts(found: Understood) -> Iterator[str]:
+    """Yields a sentence for each finding that matters to a strategy of the framework."""
+    about, axes = found.description, {axis for row in strategies_of(found.framework) for axis in row.axes}
     yield f"Inputs: {_array(about.inputs)}. Targets: {_array(about.targets)}."
     ignored = "; targets below 0 do not count" if about.ignores else ""
     yield f"Loss: {about.loss}, {_REDUCED[about.reduction]}{ignored}. Metric: {about.metric}."
@@ -98,8 +99,10 @@ def _facts(about: Description) -> Iterator[str]:
         groups, rate = count(len(about.optimizer.groups), "group"), f"at rate {about.optimizer.learning_rate:g}"
         yield f"Optimizer: the file's, {f'with {groups}, the first ' if about.optimizer.groups else ''}{rate}."
     segments = [segment.name.replace("/", ".") for segment in about.segments]
-    yield f"Segments for pipelines: {_listed(segments) if len(segments) > 1 else 'none are known'}."
-    yield f"Blocks that FSDP gathers one by one: {_listed([block.name.replace('/', '.') for block in about.blocks])}."
+    if "pipe" in axes:
+        yield f"Segments for pipelines: {_listed(segments) if len(segments) > 1 else 'none are known'}."
+    if "shard" in axes:
+        yield f"Blocks that FSDP gathers one by one: {_listed([block.name.replace('/', '.') for block in about.blocks])}."
     habits = about.habits
     if about.casts:
         yield f"Casts to float32, which --dtype float64 leaves out: {_listed(about.casts)}."

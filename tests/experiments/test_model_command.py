@@ -1,5 +1,6 @@
 """`samestep model`: what is understood of a model, and that what is wrong with a file is one line before anything is left."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -33,6 +34,9 @@ def test_parameters_habits_and_rows(launcher: Launcher) -> None:
     assert not found.rows["torch:ddp"] and "loses the buffers of torch_zoo:RESNET" in found.rows["torch:dp"]
     text = write(model_document("net.py", [found]), "github")
     assert "Loss: cross_entropy, the mean over targets. Metric: accuracy." in text
+    assert "Segments for pipelines: " in text and "Blocks that FSDP gathers one by one: " in text
+    elsewhere = write(model_document("net.py", [dataclasses.replace(found, framework="tf")]), "github")
+    assert not [word for word in ("pipelines", "FSDP") if word in elsewhere]  # tf has no row for them
     assert "Mixes the examples of a batch: 1, 4.norm1, 4.norm2, 5.norm1, 5.norm2." in text
     record = json.loads(write(model_document("net.py", [found]), "json"))
     assert record["frameworks"]["torch"]["loss"] == "cross_entropy"

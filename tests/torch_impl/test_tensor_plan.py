@@ -50,7 +50,7 @@ def test_packed_queries_keys_and_values_are_named_and_not_the_layers_that_are_ri
 
     right = {f"right.{path}": way for path, way in SPLIT.items()}
     wrong = {f"wrong.{path}": way for path, way in PACKED.items()}
-    said = r"wrong\.packed and wrong\.mix are another function on 2 ranks, off by \d+%; .* has to be three\."
+    said = r"the result of wrong\.packed and wrong\.mix is off by \d+ % on 2 ranks; .* has to be split into three\."
     with pytest.raises(ConfigError, match=said):
         planned(Net(), right | wrong)
 

@@ -232,7 +232,7 @@ def test_segments_that_are_not_the_model(launcher: Launcher, tmp_path: Path) -> 
         "build = lambda: torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 2))\n"
         "model = samestep.Model(torch=build, loss='mean_squared_error', segments={'torch': lambda m: {'0': m[0]}})"
     )
-    assert "the segments are not the forward pass: their result is another shape" in told(
+    assert "do not give the result of the forward pass; theirs is of another shape" in told(
         launcher, "torch:pp", model=str(net), data=f"{ZOO}:points"
     )
 

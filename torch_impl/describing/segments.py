@@ -104,9 +104,9 @@ def _refuse_another(x: Handed, outputs: torch.Tensor, source: str) -> None:
             return
         apart = f"off by {(x - outputs).abs().max():.1e}"
     else:
-        apart = "another shape" if isinstance(x, torch.Tensor) else "a tuple"
+        apart = "of another shape" if isinstance(x, torch.Tensor) else "a tuple"
     raise ConfigError(
-        f"--model {source}: one after the other, the segments are not the forward pass: their result is {apart}."
+        f"--model {source}: the segments, called in order, do not give the result of the forward pass; theirs is {apart}."
     )
 
 

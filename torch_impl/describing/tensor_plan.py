@@ -10,7 +10,7 @@ from torch import nn
 from torch.distributed._local_tensor import LocalTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
-from samestep.common.errors import ConfigError, unknown
+from samestep.common.errors import ConfigError, percent, unknown
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.draws import DRAWS
 from samestep.torch_impl.describing.optimizer import RANKS, two_ranks
@@ -62,8 +62,8 @@ def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> P
     except Exception as error:  # what cannot be simulated shows in the run, except a wrong shape
         if _FIXED in str(error):
             raise ConfigError(
-                f"--model {source}: cut as the tensor_plan says, the forward pass fails on {RANKS} ranks: {error}; a rank "
-                f"has its part of {' and '.join(paths)}, so write -1 there in place of a number of heads or a width."
+                f"--model {source}: with this tensor_plan, the forward pass fails on {RANKS} ranks: {error}; a rank has only "
+                f"its part of {' and '.join(paths)}, so write -1 there in place of a number of heads or a width."
             ) from None
         off = None
     if off:
@@ -72,8 +72,8 @@ def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> P
             (g for g in (list(group) for _, group in groups) if _deviation(module, linear, cut(g), inputs)), paths
         )
         raise ConfigError(
-            f"--model {source}: cut as the tensor_plan says, {' and '.join(wrong)} are another function on {RANKS} ranks, off by "
-            f"{off:.0%}; each rank needs whole heads, and a layer that makes queries, keys and values at once has to be three."
+            f"--model {source}: with this tensor_plan, the result of {' and '.join(wrong)} is off by {percent(off)} on {RANKS} "
+            "ranks; each rank needs whole heads, and a layer for queries, keys and values together has to be split into three."
         )
     return cut(paths)
 

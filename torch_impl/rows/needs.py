@@ -195,13 +195,13 @@ def _check_spread(run: Run[HybridOptions]) -> None:
     mesh = run.mesh
     if run.options.shard_optimizer and (run.mesh.parts("parameters") > 1 or not mesh.replica_axes):
         raise ConfigError(
-            f"--shard-optimizer spreads what replicas have in common, and on {mesh} no ranks have the same parameters; add "
+            f"--shard-optimizer spreads optimizer state over ranks with the same parameters, and {mesh} has none; add "
             "data=2 to --mesh, in place of shard, or leave it out."
         )
     if run.options.shard_optimizer and mesh.parts("stacked") > 1:
         raise ConfigError(
-            f"--shard-optimizer gives each parameter to one of the ranks that have it, and on {mesh} fewer have the same "
-            "experts than have all else; leave it out, or expert= in --mesh."
+            f"--shard-optimizer gives each parameter to one of the ranks that have it, and on {mesh} fewer ranks share an "
+            "expert than the other parameters; leave it out, or leave out expert= in --mesh."
         )
 
 

@@ -161,7 +161,7 @@ def _find(layers: Sequence[ParameterLayer], name: str, framework: str) -> Parame
             choices |= {held.native: only, held.neutral: only}
     if name not in choices:
         raise unknown(
-            f"parameter of {framework}", name, filter(None, choices), "It stands in names of your samestep.Model."
+            f"parameter of {framework}", name, filter(None, choices), "`names` of your samestep.Model mentions it."
         )
     return choices[name]
 
