@@ -1,4 +1,4 @@
-"""The options that rows of TensorFlow add to a run's. Imports no framework."""
+"""The options of TensorFlow's rows. Imports no framework."""
 
 import dataclasses
 import re
@@ -13,7 +13,7 @@ from samestep.tf_impl.tpu.tpu_topology import GENERATIONS, Topology
 
 @dataclasses.dataclass(frozen=True)
 class MirroredOptions(StrategyOptions):
-    """How mirrored sums the gradients."""
+    """The option of mirrored: how it sums the gradients."""
 
     reduce: str = flag(
         "auto",
@@ -24,7 +24,7 @@ class MirroredOptions(StrategyOptions):
 
 @dataclasses.dataclass(frozen=True)
 class ContextOptions(StrategyOptions):
-    """What attention layers exchange along the axis `context`."""
+    """The option of the axis `context`: what attention layers exchange along it."""
 
     attention_exchange: str = flag(
         HEADS,
@@ -35,20 +35,20 @@ class ContextOptions(StrategyOptions):
 
     @property
     def gathers_keys(self) -> bool:
-        """Whether keys and values come to the queries, and attention is computed once more for its backward pass."""
+        """Whether keys and values are gathered, and attention is computed again in the backward pass."""
         return self.attention_exchange == GATHER
 
 
 @dataclasses.dataclass(frozen=True)
 class DTensorOptions(StrategyOptions):
-    """The options of tf:dtensor: how many processes drive its devices."""
+    """The option of dtensor: how many processes drive its devices."""
 
     clients: int = flag(1, "number of processes that share the devices", least=1, most=MAX_PROCESSES)
 
 
 @dataclasses.dataclass(frozen=True)
 class ParameterServerOptions(StrategyOptions):
-    """Over how many servers parameter_server spreads the variables, and whether workers wait for each other."""
+    """The options of parameter_server: its number of servers, and whether workers wait for each other."""
 
     parameter_servers: int = flag(
         1,
@@ -64,13 +64,13 @@ class ParameterServerOptions(StrategyOptions):
 
     @property
     def is_serial(self) -> bool:
-        """Whether the updates of the global batch are applied one by one."""
+        """Whether a step makes one update on the global batch, and not one for each worker."""
         return self.consistency == "serial"
 
 
 @dataclasses.dataclass(frozen=True)
 class TpuOptions(StrategyOptions):
-    """Where the TPU is, or for which TPU the step is compiled."""
+    """The options of tpu: where the TPU is, or for which TPU the step is compiled."""
 
     tpu: str | None = flag(
         None,

@@ -80,14 +80,14 @@ class PipelineOptions(StrategyOptions):
 
 @dataclasses.dataclass(frozen=True)
 class TensorOptions(StrategyOptions):
-    """The option of tp: how it treats what lies between the pairs of layers."""
+    """The option of tp: how it splits what lies between the pairs of layers."""
 
     sequence_parallel: bool = flag(False, "shard a transformer's norms and residuals along the sequence")
 
 
 @dataclasses.dataclass(frozen=True)
 class ContextOptions(StrategyOptions):
-    """What attention exchanges along the axis `context`."""
+    """The option of the axis `context`: what attention layers exchange along it."""
 
     attention_exchange: str = flag(
         HEADS,
@@ -128,7 +128,7 @@ def refuse_lonely(run: Run) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class ConsistencyOptions(StrategyOptions):
-    """When a server applies the gradients that it is sent."""
+    """The option of rpc_parameter_server: when its server applies the gradients that it receives."""
 
     consistency: str = flag(
         "sync",
