@@ -122,7 +122,7 @@ COLUMNS: tuple[Column[Row], ...] = (
     Column("what it is for", lambda row: row[1].goal),
     Column("batch", lambda row: row[1].data_split.answer, "whether the batch is split over the devices", 2),
     Column("model", lambda row: row[1].model_split.answer, "whether the model is split over the devices", 2),
-    Column("upstream", lambda row: row[1].status.partition(";")[0], "what its maintainers say of the API", 1),
+    Column("upstream", lambda row: row[1].status.partition(";")[0], "what the maintainers of its API say about it", 1),
     Column("here", lambda row: "no" if lacks(row[0], row[1].name) else "yes"),
 )
 

@@ -42,7 +42,7 @@ class ComparisonConfig:
     )
     require: str | None = flag(
         None,
-        "cells that must be judged, at every step, as in torch:ddp,tf:mirrored; those that --strategies lacks are added",
+        "cells that must be judged at every step, as in torch:ddp,tf:mirrored; those missing in --strategies are added",
     )
     reference: str | None = flag(
         None, "the row that the others are compared with (default: the first that trains, after the oracle)"
