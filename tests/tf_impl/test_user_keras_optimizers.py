@@ -47,7 +47,7 @@ def test_every_row_takes_its_step(run_cell: RunCell, cell: str, model: str) -> N
         ("FACTORED", "has Adafactor, which keeps `kernel`, not shaped like its parameter: no row could gather it"),
         ("STARTED", "has Adagrad, whose `accumulator` does not start at zero"),
         ("NOTHING", "the function given as optimizer returned NoneType, not a Keras optimizer."),
-        ("TORCH_ALONE", "has an optimizer for torch alone; add one for tf"),
+        ("TORCH_ALONE", "has an optimizer for torch only; add one for tf"),
     ],
 )
 def test_what_no_row_could_take_is_refused_in_one_line(launcher: Launcher, model: str, told: str) -> None:

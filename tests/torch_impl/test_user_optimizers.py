@@ -41,7 +41,7 @@ def test_what_it_makes_of_parts_is_found_out_before_it_trains(
 
 
 def test_lbfgs_is_refused_in_a_line(launcher: Launcher) -> None:
-    with pytest.raises(ConfigError, match="has LBFGS, whose step computes the loss again and again, which no row does"):
+    with pytest.raises(ConfigError, match="has LBFGS, whose step computes the loss several times, which no row does"):
         parse(launcher.describe(Cell.parse("torch:ddp").apply_to(RunConfig(devices=2, batch_size=48, **own("LBFGS")))))
 
 

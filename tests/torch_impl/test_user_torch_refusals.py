@@ -253,7 +253,7 @@ def test_no_data_and_no_file(launcher: Launcher) -> None:
             {},
             "has Adafactor, which keeps `row_var`, not shaped like its parameter: no row could gather it",
         ),
-        ("KERAS_OPTIMIZER", {}, "has an optimizer for tf alone; add one for torch; or choose --optimizer sgd, adamw"),
+        ("KERAS_OPTIMIZER", {}, "has an optimizer for tf only; add one for torch; or choose --optimizer sgd, adamw"),
         ("REGRESSION", {"optimizer": "own"}, "has no optimizer; add `optimizer={'torch': function}`"),
     ],
 )

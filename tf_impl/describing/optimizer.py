@@ -32,7 +32,7 @@ def describe_optimizer(model: Model, params: Mapping[str, np.ndarray], source: s
     if model.optimizer is None:
         return None
     if "tf" not in model.optimizer:
-        return DescribedOptimizer(refused=f"has an optimizer for {', '.join(model.optimizer)} alone; add one for tf")
+        return DescribedOptimizer(refused=f"has an optimizer for {', '.join(model.optimizer)} only; add one for tf")
     built = own.made(source)
     name, rate = type(built).__name__, float(np.asarray(built.learning_rate))
     if number := built.gradient_accumulation_steps:

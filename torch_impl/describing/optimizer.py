@@ -39,7 +39,7 @@ def describe_optimizer(model: Model, module: nn.Module, source: str) -> Describe
     if model.optimizer is None:
         return None
     if "torch" not in model.optimizer:
-        return DescribedOptimizer(refused=f"has an optimizer for {', '.join(model.optimizer)} alone; add one for torch")
+        return DescribedOptimizer(refused=f"has an optimizer for {', '.join(model.optimizer)} only; add one for torch")
     build: Build = lambda parameters: own.build(UserOptimizer(0.0, source), parameters)  # noqa: E731
     parameters = list(module.parameters())
     made = build(parameters)
@@ -75,7 +75,7 @@ def refuse_closure(made: torch.optim.Optimizer) -> DescribedOptimizer | None:
     if closure is None or closure.default is not inspect.Parameter.empty:
         return None
     name = type(made).__name__
-    return DescribedOptimizer(refused=f"has {name}, whose step computes the loss again and again, which no row does")
+    return DescribedOptimizer(refused=f"has {name}, whose step computes the loss several times, which no row does")
 
 
 def _experiment(build: Build, trained: Sequence[nn.Parameter], names: Sequence[str]) -> tuple[str, str, str]:

@@ -53,7 +53,7 @@ def describe_segments(
     _refuse_another(x, outputs, source)  # pyrefly: ignore[bad-argument-type]
     if lost := [name for name in named if not any(name in each.parameters or () for each in found)]:
         raise ConfigError(
-            f"--model {source}: no segment is named after the module of {lost[0]}, or after that parameter; name each by all "
+            f"--model {source}: no segment is named after {lost[0]} or its module; name each segment after everything "
             f"that it uses, joined by +, as in 'patch+cls+pos' with the parameters cls and pos of the model itself."
         )
     return tuple(found)
@@ -74,21 +74,21 @@ def _shapes(x: object, name: str, rows: int, source: str) -> tuple[tuple[int, ..
     )
     if not is_handed:
         raise ConfigError(
-            f"--model {source}: segment '{name}' returns {kind}; hand on a tensor or a plain tuple of several, as (x, skip), "
-            f"which the next segment is given as its one argument."
+            f"--model {source}: segment '{name}' returns {kind}; return a tensor or a plain tuple of several, as (x, skip), "
+            f"which the next segment gets as its one argument."
         )
     tensors = tensors_of(x)
     odd = next((each for each in tensors if not each.is_floating_point()), None)
     if odd is not None:
         raise ConfigError(
-            f"--model {source}: segment '{name}' hands on {odd.dtype}; stages exchange real numbers alone: hand it on as "
+            f"--model {source}: segment '{name}' returns {odd.dtype}; stages exchange only real numbers: return it as "
             f"x.to(h.dtype), or compute it again."
         )
     odd = next((each for each in tensors if not each.ndim or len(each) != rows), None)
     if odd is not None:
         raise ConfigError(
-            f"--model {source}: segment '{name}' hands on {list(odd.shape)} of {rows} examples; the first dim of all that is "
-            f"handed on has to be that of the examples, which micro-batches cut."
+            f"--model {source}: segment '{name}' returns shape {list(odd.shape)} for {rows} examples; the first dim of each "
+            f"tensor that it returns has to be that of the examples, which micro-batches split."
         )
     return tuple(tuple(each.shape[1:]) for each in tensors)
 
