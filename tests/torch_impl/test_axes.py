@@ -198,14 +198,18 @@ def test_stages_of_a_rank_exchange_under_every_schedule(run_cell: RunCell, sched
         (
             "torch:hybrid+shard_optimizer=true",
             "shard=2,pipe=2",
-            "no ranks have the same parameters; add data=2 to --mesh",
+            "over ranks with the same parameters, and shard=2,pipe=2 has none; add data=2 to --mesh",
         ),
         (
             "torch:hybrid+shard_optimizer=true",
             "data=2,expert=2",
-            "on data=2,expert=2 fewer have the same experts than have all",
+            "on data=2,expert=2 fewer ranks share an expert than the other",
         ),
-        ("torch:hybrid+shard_optimizer=true", "pipe=2", "no ranks have the same parameters; add data=2 to --mesh"),
+        (
+            "torch:hybrid+shard_optimizer=true",
+            "pipe=2",
+            "over ranks with the same parameters, and pipe=2 has none; add data=2 to --mesh",
+        ),
         (
             "torch:hybrid+attention_exchange=gather",
             "pipe=2",
