@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from samestep.common.runtime.records import DeviceRow  # it needs NumPy, which a prediction does without
 
 BEGINNING: Mapping[str, str] = {
-    "forward": "Each device computes what it has of the model on what it has of the batch.",
+    "forward": "Each device computes its part of the model on its part of the batch.",
     "backward": "The gradients are computed, from the last layer to the first.",
-    "update": "The devices that hold optimizer state update its parameters.",
+    "update": "The devices that hold optimizer state update the parameters.",
 }
 """Phase -> what devices compute in it."""
 NOTHING_SENT = "Nothing is sent."
