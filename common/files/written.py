@@ -221,6 +221,13 @@ def seal(directory: Path, name: str | None = None) -> None:
                         note(root, dataclasses.replace(entry, bytes=status.st_size))
 
 
+def unseal(path: Path) -> None:
+    """Notes that a file of ours is about to grow, unless somebody has changed it since it was sealed."""
+    with contextlib.suppress(OSError), opened(path.parent) as root:
+        if path.name in (present(root) or {}) and (entry := (read(root) or {}).get(path.name)):
+            note(root, dataclasses.replace(entry, bytes=None))
+
+
 def _is_own(status: os.stat_result) -> bool:
     """Returns whether a list is a plain file of this user's, under one name only."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == os.geteuid()

@@ -10,6 +10,7 @@ from typing import Self
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import read_bytes
 from samestep.common.files.writing import reopen, replacing
+from samestep.common.files.written import unseal
 from samestep.common.steps.log import METRICS, METRICS_BYTES, Header, Log, Window, line_of, read_log
 
 
@@ -34,6 +35,7 @@ class LogWriter:
             if before.header is not None and before.header.program != json.loads(json.dumps(header.program)):
                 raise ConfigError(f"{path} is the log of another program; prepare another directory.")
             self._attempt += before.attempt
+            unseal(path)
         self._file = os.fdopen(reopen(path), "r+b")
         if end is not None:
             self._file.truncate(end)

@@ -10,6 +10,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, parse_json, read_bytes
 from samestep.common.files.writing import reopen
+from samestep.common.files.written import unseal
 from samestep.common.gathering import GatheredPart, GatheredSteps
 
 _NAME = re.compile(r"examples-([a-z]+-[0-9]+)\.jsonl")
@@ -44,7 +45,10 @@ def write_entries(directory: Path, role: str, attempt: int, gathered: Iterable[G
         OSError: The file cannot be written.
     """
     lines = [json.dumps({"attempt": attempt} | dataclasses.asdict(each)) + "\n" for each in gathered]
-    with os.fdopen(reopen(path := directory / f"examples-{role}.jsonl"), "r+b") as file:
+    path = directory / f"examples-{role}.jsonl"
+    if attempt > 1:
+        unseal(path)
+    with os.fdopen(reopen(path), "r+b") as file:
         file.seek(read_bytes(path, _MOST_BYTES).rfind(b"\n") + 1)
         file.truncate()
         file.write("".join(lines).encode())

@@ -19,6 +19,7 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.removing import discard
 from samestep.common.files.writing import open_directory
+from samestep.common.files.written import opened, present
 from samestep.common.flag_words import Interval, read_interval
 from samestep.common.program import TrainState
 from samestep.common.request import Launch, RunConfig, launch_of
@@ -165,7 +166,7 @@ def test_a_run_goes_on_with_fewer_devices_and_then_with_all(
     assert died.parity.passed, died.parity.reason
     assert "--elastic 1:4" in died.command and "--devices" not in died.command
     assert ledger.main(["--examples", str(tmp_path / "died")]) == 0
-    assert "Every example of steps 0 to 299 was gathered once: 19200 in all." in capsys.readouterr().out
+    assert "Every example of steps 0 to 299 was gathered once: 19,200 in all." in capsys.readouterr().out
 
 
 ORDERED = (
@@ -233,6 +234,8 @@ def test_what_is_damaged_is_left_out_and_what_is_of_another_run_is_refused(
     assert (again.resumed_at, again.lost_steps) == (6, 18)
     assert "Resumed: at step 0; 18 steps" in saved(dataclasses.replace(again, resumed_at=None))  # nothing was whole
     assert (again.losses, again.state_sha256) == (whole.losses, whole.state_sha256)
+    with opened(out) as root:  # what both attempts wrote is still ours, so `samestep clean` removes it
+        assert {METRICS, "examples-rank-0.jsonl"} <= (present(root) or {}).keys()
     names = ["step-000018-2", "step-000018", "step-000012-2", "step-000012", "step-000006"]  # three are whole
     assert [each.name for each in find_folders(out)] == names
     (out / "result.json").unlink()
