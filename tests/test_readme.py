@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import samestep
@@ -17,6 +18,7 @@ from documenting import readme
 from samestep.__main__ import main
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
+from samestep.common.judging.parity import judge
 from samestep.common.mistakes.table import of_step
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
@@ -162,7 +164,13 @@ def test_the_results_are_a_comparison_of_both_frameworks() -> None:
     assert all(f"| {row} " in table[1] for row in readme.FRONT)
     wrong = [line for line in table[1].splitlines() if "| NO " in line]
     assert len(wrong) == 1 and "(mistaken)" in wrong[0] and readme.MISTAKE in table[1]
-    assert of_step(readme.MISTAKE).format(devices=2) in " ".join(table[1].replace("\n>", " ").split())
+    quoted = " ".join(table[1].replace("\n>", " ").split())
+    assert of_step(readme.MISTAKE).format(devices=2) in quoted
+    found = re.search(r"loss of step 1 is ([\d.]+) instead of ([\d.]+)", quoted)
+    assert found is not None
+    seen, wanted = map(float, found.groups())
+    ones = {"kernel": np.ones(1)}
+    assert judge("numpy:oracle", "float32", 1, [seen], [wanted], ones, ones).reason in quoted
     assert "took the oracle's" in table[1]
     assert max(map(len, table[1].splitlines())) <= readme.WIDTH == 100
     whole = re.search(r"<!-- results -->(.*)<!-- /results -->", readme.STRATEGIES.read_text(), re.DOTALL)
