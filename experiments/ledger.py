@@ -50,15 +50,14 @@ def main(arguments: Sequence[str]) -> int:
         raise ParityFailed(f"{directory}: {gap}.")
     first, again = attempts[0].first, log.lost_steps
     taken = f" Steps that were lost and repeated: {again}." if again else ""
-    print(
-        f"\nEvery example of steps {first} to {end - 1} was gathered once: {(end - first) * run.batch_size} in all.{taken}"
-    )
+    in_all = f"{(end - first) * run.batch_size:,} in all"
+    print(f"\nEvery example of steps {first} to {end - 1} was gathered once: {in_all}.{taken}")
     return 0
 
 
 def _line(attempted: "Attempted", size: int) -> list[str]:
     first, end = attempted.first, attempted.end
-    return [str(attempted.number), str(attempted.num_processes), f"{first} to {end - 1}", str((end - first) * size)]
+    return [str(attempted.number), str(attempted.num_processes), f"{first} to {end - 1}", f"{(end - first) * size:,}"]
 
 
 if __name__ == "__main__":

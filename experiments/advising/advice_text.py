@@ -105,7 +105,7 @@ def next_step(advice: Advice, width: int) -> str:
     slower = (
         ""
         if known is advice.first
-        else f", which samestep can run and which is {reasons.slower(advice.first, known)} slower"
+        else f", which samestep can run and which is {reasons.slower(advice.first, known)} slower,"
     )
     told = fill(f"To see what {first.layout if slower else 'the fastest'}{slower} holds and sends:", width)
     return f"{told}\n{wrap_command(line, width)}"

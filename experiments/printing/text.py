@@ -97,7 +97,7 @@ def _column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]], width:
 
 
 def fill(text: str, width: int | None = None, indent: str = "") -> str:
-    """Wraps a sentence; words stay whole.
+    """Wraps a sentence; words stay whole, and a number stays with its percent sign.
 
     Args:
         text: One paragraph.
@@ -105,7 +105,9 @@ def fill(text: str, width: int | None = None, indent: str = "") -> str:
         indent: The beginning of every line but the first.
     """
     width = width or screen_width()
-    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    glued = re.sub(r"(?<=\d) %", "\xa0%", text)  # textwrap breaks at ASCII spaces only
+    lines = textwrap.fill(glued, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return lines.replace("\xa0%", " %")
 
 
 def paragraphs(*parts: str) -> str:

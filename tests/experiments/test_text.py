@@ -11,6 +11,7 @@ from samestep.experiments.printing.text import (
     PIPED_WIDTH,
     common_unit,
     decimal_size,
+    fill,
     github,
     in_unit,
     percent_off,
@@ -30,6 +31,14 @@ ROWS: list[Pair] = [("a", 10), ("b+option=long+other=longer", 99)]
 
 def widest(table: str) -> int:
     return max(map(len, table.splitlines()))
+
+
+@pytest.mark.parametrize("width", range(8, 20))
+def test_a_number_stays_with_its_percent_sign(width: int) -> None:
+    text = "the next is 3 % slower, and 12 % of it is waiting"
+    lines = fill(text, width).splitlines()
+    assert " ".join(lines) == text and not any(line.startswith("%") for line in lines)
+    assert max(map(len, lines)) <= width
 
 
 def test_a_detail_stands_behind_its_value() -> None:
