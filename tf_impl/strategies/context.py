@@ -4,7 +4,7 @@ Replicated: parameters, gradients, optimizer state. Split: the positions of each
 Sent: in each attention queries, keys, values and outputs, all-to-all, forward and backward, or keys and values to all replicas;
 then the gradients, packed and all-reduced over both axes, since other positions are other terms of the same sum. All between the
 devices of one process.
-Use it for sequences whose activations do not fit one device.
+Use it for sequences whose activations do not fit on one device.
 """
 
 import tensorflow as tf

@@ -3,7 +3,7 @@
 Replicated: along data the parameters, along tensor the batch. Split: the batch along data; along tensor every
 parameter of the split table: tables by rows, linear layers by column, then by row (Megatron).
 Sent: gradients all-reduced along data; along tensor an activation per pair of layers each way, tables and logits in full.
-Use it when a layer does not fit one device, or to mix both axes without writing one collective.
+Use it when a layer does not fit on one device, or to mix both axes without writing one collective.
 """
 
 import os

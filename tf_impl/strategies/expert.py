@@ -3,7 +3,7 @@
 Replicated: everything but the experts. Split: the experts along `expert`, the batch along `data` and `expert`.
 Sent: in each block what tokens hand to their experts and get back, all-to-all in equal parts that have room for all, forward
 and backward; then the gradients of experts, all-reduced over `data`, and all others over both axes. All in one process.
-Use it for mixtures of experts that do not fit one device.
+Use it for mixtures of experts that do not fit on one device.
 """
 
 import tensorflow as tf

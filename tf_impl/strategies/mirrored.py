@@ -2,7 +2,7 @@
 
 Replicated: parameters, gradients, optimizer state. Split: the batch.
 Sent: the gradients, packed and all-reduced between the devices of the process: nothing leaves it.
-Use it when the model fits one device and one machine has several.
+Use it when the model fits on one device and one machine has several.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 Replicated: parameters, gradients, optimizer state. Split: the batch.
 Sent: the gradients, packed and all-reduced around a ring over gRPC: 2(N-1)/N of their bytes a worker.
-Use it when the model fits one device and the devices are spread over machines.
+Use it when the model fits on one device and the devices are spread over machines.
 """
 
 import numpy as np

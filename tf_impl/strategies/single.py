@@ -1,7 +1,7 @@
-"""One process, one device: the plain step, the baseline of every comparison.
+"""One process, one device: the plain step, which is the baseline of every comparison.
 
 Replicated: nothing. Split: nothing. Sent: nothing.
-Use it whenever model and batch fit one device, and one device is fast enough.
+Use it whenever the model and the batch fit on one device, and one device is fast enough.
 """
 
 import tensorflow as tf
