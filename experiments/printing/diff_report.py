@@ -22,7 +22,7 @@ _COLUMNS: Sequence[Column[TensorRow]] = (
     Column("tensor", lambda row: row.name),
     Column("B / A", lambda row: "" if math.isnan(row.ratio) else f"{row.ratio:.6g}"),
     Column("off", lambda row: f"{row.off:.1e}"),
-    Column("x rounding", lambda row: f"{row.times:,.1f}" if row.times < 1e6 else f"{row.times:.0e}"),
+    Column("x rounding", lambda row: f"{row.times:,.1f}" if row.times < 1000 else f"{row.times:.0e}"),
     Column("", lambda row: "differs" if row.differs else ""),
 )
 

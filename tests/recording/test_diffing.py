@@ -13,7 +13,8 @@ from samestep.common.judging.recorded.verdict import FirstDifference, RecordedVe
 from samestep.common.mistakes.mistake import of_norm
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.cli import github_actions
-from samestep.experiments.printing.diff_report import diff_document, next_step
+from samestep.experiments.printing.column_table import cells
+from samestep.experiments.printing.diff_report import _COLUMNS, diff_document, next_step
 from samestep.experiments.printing.formats import write
 from samestep.experiments.recording.diffing import diff, in_float64, judge_as_kept
 from tests.recording.judged import Fake, side
@@ -238,3 +239,8 @@ def test_amplified_rounding_is_the_same(tmp_path: Path) -> None:
     assert verdict.exit_code == 0, verdict.headline
     assert verdict.kind == "amplified" and verdict.growth > 100 and math.isfinite(verdict.growth)
     assert verdict.headline.startswith("same, rounding amplified ")
+
+
+def test_multiples_of_rounding_are_short_and_of_one_kind() -> None:
+    rows = [TensorRow("weight", 2.0, 1.0, times, True) for times in (1.94, 999.4, 813_010.7, 4e6)]
+    assert [row[3] for row in cells(_COLUMNS, rows)[1]] == ["1.9", "999.4", "8e+05", "4e+06"]
