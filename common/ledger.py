@@ -21,8 +21,7 @@ class Footprint:
         params_peak_bytes: The most parameter bytes alive at once within a step, gathered copies included.
         gradients_bytes: Gradients alive when the optimizer starts.
         optimizer_bytes: Optimizer state shaped like a parameter; step counters do not count.
-        activations_bytes: The most bytes kept at once between a forward pass and its backward pass, parameters left out;
-            None if they were not measured, or not predicted.
+        activations_bytes: The most bytes kept between a forward and its backward pass, without parameters; None if unknown.
         source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "predicted".
         optimizer_dtype: The type of the optimizer state, as measured; "" if there is none.
         residuals_bytes: What compression keeps from one exchange to the next.
@@ -103,6 +102,7 @@ class Send:
         source: The sender, in the same way, or the root of a broadcast; for several broadcasts the root of each, separated by
             commas. "" is the process that records it, or an unknown root.
         at: When it was handed over, as `time.time()`; None if only the order is known, or if it is predicted.
+        item_bytes: The bytes of one number, if they are predicted to differ from those of the run.
     """
 
     phase: str
@@ -114,6 +114,7 @@ class Send:
     to: str = ""
     source: str = dataclasses.field(default="", compare=False)
     at: float | None = dataclasses.field(default=None, compare=False)
+    item_bytes: int | None = dataclasses.field(default=None, compare=False)
 
     @property
     def kind(self) -> tuple[str, str, str, int, str]:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from samestep.common.costs.optimizer_state import optimizer_bytes, state_bytes
 from samestep.common.frameworks import conventions
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
-from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
 from samestep.common.workload.models.parameters import num_trained, trained, with_gradients
@@ -20,6 +19,8 @@ from samestep.common.workload.models.spec import ArraySpec, ModelSpec, Param
 
 ID_BYTES = 8
 """Ids, and targets that are classes, are int64 in every framework."""
+FLAG_BYTES = 4
+"""torch sums flags as int32, in every dtype of a run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +154,7 @@ def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
     Args:
         send: The record, whose operation is one of the backend's `messages`.
         backend: The backend that carries it; one that is not in `FRAMING` sends tensors alone.
-        item_bytes: The bytes of one number.
+        item_bytes: The bytes of one number of the run.
     """
     size, others = send.bytes, 1 if send.operation == "send" else send.ranks - 1
     payload = {
@@ -164,7 +165,7 @@ def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
         "broadcast": others * size,
         "send": size,
     }[send.operation]
-    sent = payload + _framing_bytes(send, backend, item_bytes)
+    sent = payload + _framing_bytes(send, backend, send.item_bytes or item_bytes)
     return sent / send.ranks if send.operation == "broadcast" else sent
 
 
@@ -201,7 +202,7 @@ def reached(run: Run, num_params: int, axis: str, ranks: int) -> list[Send]:
     """
     if ranks == 1 or not run.workload.model.facts.may_skip or not conventions(run.framework).agrees_on_gradients:
         return []
-    return [Send("backward", "all_reduce", axis, ranks, num_params * DTYPES["float32"])]
+    return [Send("backward", "all_reduce", axis, ranks, num_params * FLAG_BYTES, item_bytes=FLAG_BYTES)]
 
 
 def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
