@@ -58,6 +58,10 @@ def _parser() -> Parser:
         "samestep export runs/* --to tensorboard",
         "samestep export runs/one --format safetensors -o weights",
     )
+    parser.elsewhere = {
+        **{each: f"It is the format of a state: --format {each}." for each in FORMATS},
+        **{each: f"It is a tracker: --to {each}." for each in TRACKERS},
+    }
     parser.add_argument("runs", nargs="+", metavar="RUNS", help="directories of runs, or directories that contain some")
     ways = parser.add_mutually_exclusive_group(required=True)
     ways.add_argument("--to", choices=TRACKERS, metavar="TRACKER", help=f"one of {', '.join(TRACKERS)}")

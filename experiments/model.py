@@ -42,6 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     parser = Parser(prog="samestep model", description=_ABOUT)
     parser.examples = ("samestep model net.py --data mine.npz",)
+    parser.elsewhere = {"--model": "The file has no flag here: samestep model FILE."}
     parser.add_argument("model", metavar="FILE", help="FILE.py, or FILE.py:NAME of the samestep.Model in it")
     add_flags(parser, "model", ModelRequest)
     add_format(parser)

@@ -228,6 +228,10 @@ def test_a_mesh_of_a_comparison_is_told_its_place(refused: Refused) -> None:
     holds(line, "--mesh is of one row; write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2.")
 
 
+def test_the_file_of_a_model_has_no_flag(refused: Refused) -> None:
+    holds(refused(model, "--model", "net.py"), "The file has no flag here: samestep model FILE.")
+
+
 def test_an_unknown_format_is_answered_with_the_list(refused: Refused) -> None:
     for command in (compare, strategies):
         line = refused(command, "--format", "jsn")

@@ -147,6 +147,8 @@ def test_a_damaged_run_does_not_keep_the_others(runs: Path, capsys: pytest.Captu
     ("arguments", "message"),
     [
         (["{runs}", "--to", "wandb"], "unknown tracker 'wandb'"),
+        (["{runs}", "--to", "dcp"], "It is the format of a state: --format dcp."),
+        (["{runs}", "--format", "mlflow"], "It is a tracker: --to mlflow."),
         (["{runs}"], "--to"),
         (["{runs}/first/nothing", "--to", "tensorboard"], "is not there; name a directory that is"),
         pytest.param(
