@@ -32,8 +32,8 @@ from samestep.common.runtime.process_file import ProcessFile, read_life
 
 _MOST_CHARACTERS = 4096
 """The most characters of an answer, which is six numbers."""
-ANSWER_SECONDS = 1.0
-"""How long to wait for an answer; a suspended process (SIGSTOP) never answers."""
+ANSWER_SECONDS = 5.0
+"""How long to wait for an answer, which takes over a second on a busy machine; a suspended process (SIGSTOP) never answers."""
 _PORT, _WORD_BYTES, _WORD = "tcp:", 32, b"?"
 """The prefix of an endpoint that is a port, the length of the word at its end, and the request for the word."""
 _TCP_INFO_BYTES = 256
