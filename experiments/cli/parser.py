@@ -156,7 +156,7 @@ def _spell_word(action: argparse.Action) -> str:
 
 
 class _Once(argparse._StoreAction):
-    """A flag with a value: two different ones would mean that one of two lines of a script is forgotten."""
+    """A flag with a value. Two different values are refused, because one is probably a forgotten line of a script."""
 
     def __call__(
         self,

@@ -61,19 +61,19 @@ def _as_updated(run: RecordedRun, step: RunStep) -> RunStep:
 
 
 class MovedStatistics:
-    """Running statistics that a run moves earlier: without gradients, between two steps, where the other does it in the next."""
+    """Finds running statistics that one run moves between two steps, without gradients, and the other within the next step."""
 
     def __init__(self, tensors: Sequence[RecordedTensor]) -> None:
-        """Has seen none.
+        """Starts without any such statistics.
 
         Args:
-            tensors: Those of which some may be statistics.
+            tensors: The tensors that are compared.
         """
         self._are_statistics = np.array([each.role == "buffer" for each in tensors], bool)
         self._met_again = np.zeros(len(tensors), bool)
 
     def known(self, differs: np.ndarray) -> np.ndarray:
-        """Returns those of a step after which nothing is known: they were the same again before.
+        """Returns which differing tensors count as equal after the last recorded step: those that once agreed a step later.
 
         Args:
             differs: Which tensors differ.
@@ -88,14 +88,14 @@ class MovedStatistics:
         scale: RoundingScale,
         asides: dict[str, None],
     ) -> np.ndarray:
-        """Returns those that are the same after the next step, or that one run has now and the other after the next step.
+        """Returns which statistics agree after the next step, or are in one run now what they are in the other after that step.
 
         Args:
-            sums: Those of A and of B now, and after the next step.
+            sums: The sums of A and of B: after this step, and after the next one.
             apart: How far they are apart now.
             differs: Which tensors differ now.
             scale: The rounding of the next step.
-            asides: Is told of it.
+            asides: Gets a note if there are any.
         """
         (ours, theirs), (our_next, their_next) = sums
         differs = differs & self._are_statistics
