@@ -23,6 +23,12 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
+
+# Helpers that assert show what they compared, as tests do.
+pytest.register_assert_rewrite(
+    "tests.ledgers", "tests.torch_impl.ledgers", "tests.engines.notices", "tests.recording.records"
+)
+
 from tests.endless import EndsEndlessTests
 from tests.engines import slurm_box
 from tests.one_batch_worker import FIND_PARTS, ONE_BATCH

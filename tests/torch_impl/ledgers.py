@@ -27,4 +27,5 @@ def obeys_its_law(result: RunResult) -> None:
     assert by_name(result.exchanges) == by_name(result.predicted.exchanges)
     assert result.processes[0].sends == result.predicted.sends
     predicted = result.predicted.sent_bytes_per_step
-    assert abs(sent_bytes(result) - predicted) <= 0.01 * predicted + 2048 * len(result.processes)
+    left = sent_bytes(result) - predicted
+    assert abs(left) <= 0.01 * predicted + 2048 * len(result.processes), f"{left:+} of {predicted} bytes"

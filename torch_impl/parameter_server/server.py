@@ -85,7 +85,13 @@ def serve(server: Server) -> None:
 
 
 def pull(wanted: Wanted) -> tuple[list[torch.Tensor], int]:
-    """See `Server.pull`."""
+    """See `Server.pull`; outside of a step."""
+    return _LOCAL[0].pull(wanted)
+
+
+def pull_for_step(wanted: Wanted) -> tuple[list[torch.Tensor], int]:
+    """Does the same as the first part of a worker's step, once the server has begun the step too."""
+    _LOCAL[0].served.await_step()
     return _LOCAL[0].pull(wanted)
 
 

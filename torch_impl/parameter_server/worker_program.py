@@ -55,7 +55,7 @@ class WorkerProgram:
         inputs, _ = batch.rows(self._part)
         wanted = mode.wanted(as_inputs(inputs))
         self._context.recorder.phase = "forward"
-        values, version = rpc.rpc_sync(self._server, server.pull, (wanted,))
+        values, version = rpc.rpc_sync(self._server, server.pull_for_step, (wanted,))
         self._record("pull", values)
         self._pulled_bytes = weights.nbytes(values)
         leaves = mode.accept(values)

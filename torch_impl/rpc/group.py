@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import os
 import threading
 from collections.abc import Mapping
@@ -50,16 +51,35 @@ class Served:
         self.updated = threading.Semaphore(0)
         self.sends: tuple[Send, ...] = ()
         self._gradients_bytes = 0
-        self.optimizer.register_step_pre_hook(self._begin_step)
-        self.optimizer.register_step_post_hook(self._end_step)
+        self._begun, self._steps_begun = threading.Condition(), math.inf  # nothing waits
+        self.optimizer.register_step_pre_hook(self._begin_update)
+        self.optimizer.register_step_post_hook(self._end_update)
         self.recorder.start()  # calls may arrive before this process itself has started the step
 
-    def _begin_step(self, *_: object) -> None:
+    def pace(self) -> None:
+        """Lets the calls of a step wait, from now on, until this process has begun that step itself."""
+        self._steps_begun = 0
+
+    def begin_step(self) -> None:
+        """Begins the next step, and lets its calls in."""
+        with self._begun:
+            self._steps_begun += 1
+            self._begun.notify_all()
+
+    def await_step(self) -> None:
+        """Waits until this process has begun the step that a call belongs to.
+
+        Its bytes are counted between two steps. What a call sends of the next step must not count in the one before.
+        """
+        with self._begun:
+            self._begun.wait_for(lambda: self._steps_begun > self._updates // self.updates_per_step)
+
+    def _begin_update(self, *_: object) -> None:
         set_rate(self.optimizer, self._run.optimizer_at(self._updates // self.updates_per_step + 1).learning_rate)
         self._updates += 1
         self._gradients_bytes = weights.nbytes(parameter.grad for parameter in self.parameters)
 
-    def _end_step(self, *_: object) -> None:
+    def _end_update(self, *_: object) -> None:
         self.optimizer.zero_grad()  # distributed autograd sets only the gradients that its context has (torch 2.13)
         self.sends = self.recorder.stop()
         self.recorder.start()
@@ -72,6 +92,8 @@ class Served:
     def restore(self, state: TrainState) -> None:
         """Copies this process's part of a state in place."""
         self._updates, self._skipped = state.step * self.updates_per_step, state.skipped
+        if self._steps_begun != math.inf:
+            self._steps_begun = state.step
         self.local_state.restore(state)
         self.restored.set()
 
@@ -89,9 +111,11 @@ class ServingProgram:
     def __init__(self, served: Served, hardware: Hardware) -> None:
         self.hardware = hardware
         self._served = served
+        served.pace()
 
     def step(self, batch: Batch) -> None:
-        """Waits until the updates of the step have been applied."""
+        """Lets the calls of the step in, and waits until its updates have been applied."""
+        self._served.begin_step()
         for _ in range(self._served.updates_per_step):
             self._served.updated.acquire()
 

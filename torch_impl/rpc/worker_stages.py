@@ -82,6 +82,7 @@ def forward_loss(x: rpc.RRef, targets: torch.Tensor) -> torch.Tensor:
 
 def _apply(x: rpc.RRef) -> Handed:
     stage = _LOCAL[0].stage
+    _LOCAL[0].served.await_step()
     return stage(with_gradient_sent(x.to_here(), x.owner().id))
 
 
