@@ -13,6 +13,8 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from samestep.common.errors import percent
+
 PRODUCT = ("common", "torch_impl", "tf_impl", "experiments")
 _LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -81,7 +83,7 @@ def main(arguments: Sequence[str]) -> None:
     print(f"longest {longest_file.lines} ({longest_file.path.name})")
     print(f"code lines: {sum(size.code_lines for size in sizes)}")
     print(f"functions: {len(bodies)}, median {statistics.median(n for n, _ in bodies):.0f} lines, longest {bodies[-1]}")
-    print(f"annotated: {annotated:.1%}")
+    print(f"annotated: {percent(annotated, 1)}")
 
 
 if __name__ == "__main__":

@@ -62,6 +62,10 @@ class ConfigError(SamestepError, ValueError):
         super().__init__(one_line(message))
 
 
+class Refused(ConfigError):
+    """An engine refuses to take a run, because the request names something that it does not have, such as a partition."""
+
+
 class Unavailable(SamestepError, RuntimeError):
     """The request is fine, but this machine lacks something: the message says what, and how to get it."""
 
@@ -105,7 +109,7 @@ def signal_exit_code(interrupt: BaseException) -> int:
 
 
 ERRORS: dict[str, type[SamestepError]] = {
-    error.__name__: error for error in (ConfigError, Unavailable, ParityFailed, WorkerFailed, Diverged)
+    error.__name__: error for error in (ConfigError, Refused, Unavailable, ParityFailed, WorkerFailed, Diverged)
 }
 """The errors by name, so that the parent can raise what a worker wrote into `error.json`."""
 

@@ -33,6 +33,8 @@ _HALF = {
     for kind, names in _SPELLINGS.items()
     for name in names
 }
+AXIS_FLAGS = {f"--{axis}": f"It is an axis of the mesh: --mesh {axis}=2." for axis in AXES}
+"""A flag that does not exist, named as an axis -> the sentence that says what to give instead."""
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 """The largest relative error of rounding a number."""
 KEPT_WEIGHTS = tuple(name for name in UNIT_ROUNDOFF if name not in DTYPES)
@@ -61,7 +63,7 @@ class TrainedConfig:
         None,
         "named axis sizes instead of --devices, as in data=2,tensor=2",
         compared=False,
-        elsewhere={f"--{axis}": f"It is an axis of the mesh: --mesh {axis}=2." for axis in AXES},
+        elsewhere=AXIS_FLAGS,
     )
     steps: int | None = flag(
         None,

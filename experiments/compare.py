@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.flags import FieldValues, flags
 from samestep.common.judging.confounds import ALLOW, check_allowed
-from samestep.common.request import RunConfig
+from samestep.common.request import AXIS_FLAGS, RunConfig
 from samestep.common.techniques import Techniques
 from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.browser import open_page
@@ -25,7 +25,7 @@ from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.vary import read_vary
 from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, check_bit_equal
 from samestep.experiments.printing.formats import add_format, write
-from samestep.experiments.report import DEFAULT, report_comparison
+from samestep.experiments.report import DEFAULT, begin_page, report_comparison
 
 if TYPE_CHECKING:
     from samestep.experiments.comparing.against import Earlier
@@ -48,6 +48,7 @@ _RESUME = """continue the comparison in this directory: runs that have a result 
 started with"""
 _BESIDE = ("--against", "--allow", "--format", "--on", "--bit-equal", "--open", "--report", "--wide")
 """The flags that `compare.toml` does not hold; the first four take a value."""
+_IN_CELL = "write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2."
 _ON = "start each row as a job of an engine, as in slurm:nodes=2 (mpi, torchrun, ray)"
 
 
@@ -70,18 +71,19 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.experiments.comparing import execution  # here: --help imports no NumPy
 
     earlier = None if against is None else _load_earlier(Path(against))
-    there = open_engine(target) if target else None
+    there, has_page = open_engine(target) if target else None, opens or "--report" in beside
+    begin = begin_page if has_page else lambda directory: None
     if directory is None:
         asked = execution.ask(None if file is None else Path(file), given)
-        comparison = execution.compare(asked, out, executor=there)
+        comparison = execution.compare(asked, out, executor=there, begin=begin)
     else:
         _check_resumed(directory, out, file)
-        comparison = execution.resume(Path(directory), given, executor=there)
+        comparison = execution.resume(Path(directory), given, executor=there, begin=begin)
     comparison = dataclasses.replace(comparison, beside=tuple(beside)).conclude(allowed, earlier, bit_equal)
     document = comparison.document(_again(arguments, directory, beside), wide)
     print(write(document, form), flush=True)
     github_actions.show(document)
-    unwritten = _write_page(comparison, form, opens) if opens or "--report" in beside else None
+    unwritten = _write_page(comparison, form, opens) if has_page else None
     if comparison.interrupt:
         raise comparison.interrupt
     comparison.require()
@@ -103,7 +105,7 @@ def _take_rows(given: FieldValues) -> None:
         ConfigError: Both are given, or `--mesh`.
     """
     if given.pop("mesh") is not None:
-        raise ConfigError("--mesh is of one row; write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2.")
+        raise ConfigError(f"--mesh is of one row; {_IN_CELL}")
     rows = given.pop("rows")
     if rows and "strategies" in given:
         raise ConfigError(f"'{rows[0]}' and --strategies both name rows; give all of them in one place.")
@@ -141,6 +143,7 @@ def _parser() -> Parser:
         "samestep compare torch:ddp --devices 1,2,4 --repeats 5",
         "samestep compare --dtype float64 --parity --against baseline",
     )
+    parser.elsewhere = dict.fromkeys(AXIS_FLAGS, f"It is an axis of the mesh of one row; {_IN_CELL}")
     parser.add_argument("rows", nargs="*", metavar="STRATEGY", help="compare only these, as --strategies does")
     parser.add_argument(
         "--wide", action="store_true", help="show every column, one line per row, even if wider than the screen"

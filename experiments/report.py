@@ -6,14 +6,18 @@ the file cannot be written; 1 if a directory could not be read; 0 otherwise.
 """
 
 import argparse
+import contextlib
 import gc
+import html
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, count
 from samestep.common.files.output_file import check_output, save
+from samestep.common.files.writing import replacing
 from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.experiments.cli.browser import HELP, open_page
 from samestep.experiments.cli.ending import run_command
@@ -92,23 +96,44 @@ def _output(given: argparse.Namespace) -> Path | None:
     return Path(out) if out else None
 
 
+def begin_page(directory: Path) -> None:
+    """Writes a page for a comparison that has only begun, unless there is one; it stays if the comparison is killed.
+
+    Args:
+        directory: The directory of the comparison. `samestep compare --resume` writes a page that is there again.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    line = html.escape(f"The comparison has not ended. If it was killed: samestep compare --resume {directory}")
+    with _told(path := directory / DEFAULT):
+        if not os.path.lexists(path):
+            with replacing(path) as file:
+                file.write(f"<!doctype html><meta charset=utf-8><title>samestep</title><p>{line}\n".encode())
+
+
 def report_comparison(comparison: "Comparison") -> Path:
     """Writes the page of a comparison into its directory, and returns the file.
 
     Raises:
         ConfigError: It cannot be written.
     """
-    from samestep.common.files.writing import replacing
     from samestep.experiments.page.loading import loaded_comparison
     from samestep.experiments.page.page import page
 
     path = (comparison.directory or Path()) / DEFAULT
+    with _told(path), replacing(path, is_users=True) as file:
+        file.write(page(loaded_comparison(comparison)).encode())
+    return path
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Makes a context in which the page of a comparison is written."""
     try:
-        with replacing(path, is_users=True) as file:
-            file.write(page(loaded_comparison(comparison)).encode())
+        yield
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror}); `samestep report -o` takes another.") from None
-    return path
 
 
 def _parser() -> Parser:

@@ -126,6 +126,13 @@ def test_what_is_gone_stays_gone(pattern: str, allowed: set[str]) -> None:
     assert found <= allowed
 
 
+def test_a_percentage_is_written_in_one_way() -> None:
+    files = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "benchmarks").rglob("*.py")}
+    assert [name for name, text in (FILES | files).items() if re.search(r":[^ {}]*%\}", text)] == [], (
+        "4.2 %, as `percent`"
+    )
+
+
 def test_a_counterpart_is_that_of_its_counterpart() -> None:
     found = {f"{framework}:{row.name}": row.counterpart for framework, row in catalogue() if row.counterpart}
     assert {other: name for name, other in found.items()} == found

@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.judging.alarm_script import LAYOUTS, MODELS, STEPS
 from benchmarks.judging.forked_scripts import recorded
 from benchmarks.judging.judged_pairs import Pair, judge_pairs
+from samestep.common.errors import percent
 from samestep.experiments.recording.diffing import diff, in_float64
 
 SEEDS = range(5)
@@ -63,7 +64,7 @@ def _print(rows: list[dict]) -> None:
     for row in wrong:
         print(f"ALARM {row['pair']}: {row['headline']} (float64: {row['float64_headline']})")
     if rows and not wrong:
-        print(f"No alarm in {len(rows)} pairs: at most {3 / len(rows):.1%} of such pairs have one, at 95 %.")
+        print(f"No alarm in {len(rows)} pairs: at most {percent(3 / len(rows), 1)} of such pairs have one, at 95 %.")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 from samestep.common.flag_words import read_bandwidth
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.network import link
+from samestep.experiments.printing.text import percent_off
 
 MESSAGE_BYTES = 4 * 2**20
 BANDWIDTHS, COUNTS = ("200mbit", "800mbit"), (2, 4)
@@ -79,10 +80,8 @@ def table() -> None:
         for count in COUNTS:
             seconds = measure(bandwidth, count)
             ideal = 2 * (count - 1) / count * MESSAGE_BYTES * 8 / read_bandwidth(bandwidth)
-            off = seconds / ideal - 1
-            print(
-                f"| {bandwidth} | {count} | {seconds * 1e3:.0f} ms | {ideal * 1e3:.0f} ms | {off:+z.1%} |", flush=True
-            )
+            off = percent_off(seconds, ideal, 1)
+            print(f"| {bandwidth} | {count} | {seconds * 1e3:.0f} ms | {ideal * 1e3:.0f} ms | {off} |", flush=True)
 
 
 if __name__ == "__main__":

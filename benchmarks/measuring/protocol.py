@@ -27,7 +27,7 @@ from pathlib import Path
 
 from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.cell import Cell
-from samestep.common.errors import SamestepError
+from samestep.common.errors import SamestepError, percent
 from samestep.common.judging.speed_comparison import FASTER, LEAST_ROUNDS, NOT_SEPARATED, Difference, compare_speeds
 from samestep.common.judging.statistics import prediction_interval
 from samestep.common.request import RunConfig, launch_of
@@ -167,9 +167,9 @@ def intervals(speeds: Speeds, rounds: int) -> str:
         own = [prediction_interval(each) for each in logs]
         held = [low <= later[0] <= high for i, (_, low, high) in enumerate(own) for later in own[i + 1 :]]
         widths.append(statistics.median(math.exp(high - low) - 1 for _, low, high in own))
-        rows.append([cell, str(len(own)), *_share(held), f"{widths[-1]:.1%}", _drift(logs)])
+        rows.append([cell, str(len(own)), *_share(held), percent(widths[-1], 1), _drift(logs)])
         every += held
-    rows.append(["all", "", *_share(every), f"{statistics.median(widths):.1%}" if widths else "", ""])
+    rows.append(["all", "", *_share(every), percent(statistics.median(widths), 1) if widths else "", ""])
     return github(["row", "comparisons", "later medians", "in the interval", "median width", "drift"], rows)
 
 
@@ -182,7 +182,7 @@ def _drift(comparisons: Sequence[Sequence[float]]) -> str:
 
 
 def _share(outcomes: Sequence[bool]) -> tuple[str, str]:
-    return str(len(outcomes)), f"{sum(outcomes) / len(outcomes):.1%}" if outcomes else ""
+    return str(len(outcomes)), percent(sum(outcomes) / len(outcomes), 1) if outcomes else ""
 
 
 def verdicts(speeds: Speeds, rounds: int) -> str:

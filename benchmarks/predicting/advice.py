@@ -11,6 +11,7 @@ import sys
 
 import samestep
 from samestep.common.cell import Cell
+from samestep.common.errors import percent
 from samestep.common.judging.speed_comparison import FASTER, SLOWER, compare_speeds
 from samestep.common.run import parse
 from samestep.experiments.advising.local_machine import LocalMachine
@@ -18,7 +19,7 @@ from samestep.experiments.advising.local_times import seconds_here
 from samestep.experiments.calibrate import calibrate
 from samestep.experiments.cli.command_line import read_request
 from samestep.experiments.comparing.speeds import examples_per_second
-from samestep.experiments.printing.text import github
+from samestep.experiments.printing.text import github, percent_off
 
 WORKLOADS = ("digits-mlp", "mnist-cnn", "prose-gpt", "flights-ranker")
 CELLS = ("ddp", "zero1", "zero2", "fsdp", "tp", "pp+schedule=1f1b+microbatches=2")
@@ -34,8 +35,8 @@ def main() -> None:
         right, separated, pairs = right + found[1], separated + found[2], pairs + found[3]
         regrets.append(found[4])
     print(
-        f"\nIn all: mean error {statistics.fmean(errors):.0%}; the rounds separate {separated} of {pairs} pairs, and "
-        f"the order of {right} of these is right; the row ranked first is {statistics.fmean(regrets):.0%} slower than the "
+        f"\nIn all: mean error {percent(statistics.fmean(errors))}; the rounds separate {separated} of {pairs} pairs, and "
+        f"the order of {right} of these is right; the row ranked first is {percent(statistics.fmean(regrets))} slower than the "
         "fastest."
     )
 
@@ -54,8 +55,10 @@ def _one(workload: str, here: LocalMachine) -> tuple[list[float], int, int, int,
         run = parse(read_request(Cell.parse(cell), {"workload": workload, "devices": DEVICES}))
         predicted[cell] = seconds_here(run, here).total
         measured[cell] = run.batch_size / statistics.median(value for value in values if value is not None)
-    errors = {cell: predicted[cell] / measured[cell] - 1 for cell in speeds}
-    rows = [[c, f"{1e3 * predicted[c]:.2f}", f"{1e3 * measured[c]:.2f}", f"{errors[c]:+z.0%}"] for c in speeds]
+    rows = [
+        [c, f"{1e3 * predicted[c]:.2f}", f"{1e3 * measured[c]:.2f}", percent_off(predicted[c], measured[c])]
+        for c in speeds
+    ]
     print(f"\n{workload}\n\n{github(['row', 'predicted ms', 'measured ms', 'error'], rows)}\n", flush=True)
     judged = compare_speeds({(a, b): (speeds[a], speeds[b]) for a, b in itertools.combinations(speeds, 2)})
     clear = {pair: each.verdict for pair, each in judged.items() if each.verdict in (FASTER, SLOWER)}
@@ -66,7 +69,7 @@ def _one(workload: str, here: LocalMachine) -> tuple[list[float], int, int, int,
         f"{len(clear)} of {len(judged)} pairs are separated, {right} of them in the right order; {first} is ranked first.",
         flush=True,
     )
-    return [abs(error) for error in errors.values()], right, len(clear), len(judged), regret
+    return [abs(predicted[cell] / measured[cell] - 1) for cell in speeds], right, len(clear), len(judged), regret
 
 
 if __name__ == "__main__":

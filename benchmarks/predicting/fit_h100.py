@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from scipy.optimize import least_squares
 
 from benchmarks.predicting.fit_machine import write_constants
+from samestep.common.errors import percent
 from samestep.common.seconds.machine import machines
 from samestep.common.seconds.published_rows import H100, LEFT_OUT, PublishedStep, on_h100, published_steps
 from samestep.common.seconds.validation import score
@@ -58,7 +59,10 @@ def main() -> None:
         lines += [f'\n["{model}"]', *(f"{name} = {value:g}" for name, value in constants.items())]
     LEFT_OUT.write_text("\n".join(lines) + "\n")
     constants = fit(steps)
-    print(f"left out: mean error {score(unseen).mape:.1%}; " + ", ".join(f"{n} = {v:g}" for n, v in constants.items()))
+    print(
+        f"left out: mean error {percent(score(unseen).mape, 1)}; "
+        + ", ".join(f"{n} = {v:g}" for n, v in constants.items())
+    )
     for name in H100:
         write_constants(machines()[name], constants)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from scipy.optimize import least_squares
 
+from samestep.common.errors import percent
 from samestep.common.seconds.machine import machines
 from samestep.common.seconds.measured_iterations import MeasuredIteration
 from samestep.common.seconds.validation import (
@@ -81,8 +82,8 @@ def fit(rows: Sequence[MeasuredIteration]) -> dict[str, float]:
 def told(name: str, found: Score) -> str:
     """Returns one line about a score."""
     return (
-        f"{name:32} {found.rows:4} rows: mean {found.mape:6.2%}, largest {found.max_error:6.1%}, {found.far} beyond 25 %, "
-        f"regret {found.regret or 0.0:.2%} of {found.problems}"
+        f"{name:32} {found.rows:4} rows: mean {percent(found.mape, 2):>7}, largest {percent(found.max_error, 1):>7}, "
+        f"{found.far} beyond 25 %, regret {percent(found.regret or 0.0, 2)} of {found.problems}"
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from samestep.common.errors import percent
 from samestep.common.seconds.measured_iterations import MeasuredIteration
 from samestep.common.seconds.validation import Compared, carried_rows, compare, score, unseen_machine
 
@@ -63,7 +64,9 @@ def main() -> None:
     """Prints how well the sum fits, and the rows on many nodes by tensor parallelism."""
     rows = [row for row in carried_rows() if row.is_one_node and row.layout.pipe == 1]
     constants, most, share = residuals(rows)
-    print(f"{len(rows)} rows, {constants} constants: largest residual {1e3 * most:.3f} ms, {share:.3%} of its row")
+    print(
+        f"{len(rows)} rows, {constants} constants: largest residual {1e3 * most:.3f} ms, {percent(share, 3)} of its row"
+    )
     groups: dict[tuple[int, int], list[MeasuredIteration]] = {}
     for row in carried_rows():
         if not row.is_one_node:
@@ -74,11 +77,11 @@ def main() -> None:
         found, seconds = score(compared), sorted(map(sequence_seconds, alike))
         left += len(alike) * least_error(compared)
         print(
-            f"{gpus} GPUs, tensor {tensor}: rows: {found.rows}, mean error {found.mape:.1%}; a sequence took "
+            f"{gpus} GPUs, tensor {tensor}: rows: {found.rows}, mean error {percent(found.mape, 1)}; a sequence took "
             f"{seconds[0]:.2f} to {seconds[-1]:.2f} GPU-seconds"
         )
     rows_of_all = sum(map(len, groups.values()))
-    print(f"with the best factor for each of {len(groups)} sizes: mean error {left / rows_of_all:.1%}")
+    print(f"with the best factor for each of {len(groups)} sizes: mean error {percent(left / rows_of_all, 1)}")
 
 
 if __name__ == "__main__":

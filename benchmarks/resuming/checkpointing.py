@@ -24,6 +24,7 @@ from pathlib import Path
 from benchmarks.intervals import median_interval
 from benchmarks.resuming.timed_worker import TIMED
 from samestep.common.cell import Cell
+from samestep.common.errors import percent
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.checkpoints.committed import find_folders
@@ -76,7 +77,7 @@ def time_saves(launcher: Launcher, cell: str, below: Path) -> str:
     share = stall / (KEPT * result.step_seconds_median)
     ratio, low, high = median_interval([each["busy"] / each["copy"] for each in saves])
     size = statistics.median(each["bytes"] for each in saves) / 1e6
-    times = f"{stall:.3f} | {ratio:.2f} ({low:.2f} to {high:.2f}) | {share:.2%}"
+    times = f"{stall:.3f} | {ratio:.2f} ({low:.2f} to {high:.2f}) | {percent(share, 2)}"
     return f"| `{cell}` | {size:.0f} | {times} | {_spell(reads)} | {_spell(restores)} |"
 
 

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from samestep.common.cell import Cell
+from samestep.common.errors import percent
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
@@ -90,7 +91,7 @@ def row(pairs: Sequence[tuple[RunResult, RunResult]]) -> list[str]:
         _ratio(*(result.processes[0].activations_bytes for result in (plain, with_it))),
         _ratio(plain.sent_bytes, with_it.sent_bytes),
         f"{first:+.1f}",
-        " to ".join(f"{each:.0%}" for each in overlapped if each is not None) if None not in overlapped else "",
+        " to ".join(percent(each) for each in overlapped if each is not None) if None not in overlapped else "",
     ]
 
 

@@ -28,6 +28,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.techniques.compress.flag import COMPRESSIONS
+from samestep.experiments.printing.text import percent_off
 
 WORKLOADS = ("digits-mlp", "mnist-cnn", "prose-gpt")
 METHODS = (*COMPRESSIONS, "powersgd+compress_rank=16", "powersgd+compress_rank=16+compress_warmup_steps=20")
@@ -116,7 +117,7 @@ def pays(launcher: Launcher, cells: Sequence[str], rounds: int) -> None:
         measured = -slope / start
         print(
             f"| {cell} | {bits / 8 / 2**20:.1f} MiB | {longer * 1e3:.1f} ms | {predicted / 1e6:.0f} Mbit/s | "
-            f"{measured / 1e6:.0f} Mbit/s | {predicted / measured - 1:+z.0%} |",
+            f"{measured / 1e6:.0f} Mbit/s | {percent_off(predicted, measured)} |",
             flush=True,
         )
 

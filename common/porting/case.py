@@ -13,7 +13,7 @@ from samestep.common.porting.array_layouts import FLOAT32, Both, apart
 from samestep.common.porting.matching.matching import Matching
 from samestep.common.porting.matching.pairing import Pair
 from samestep.common.porting.model_trace import NUDGE, ModelTrace
-from samestep.common.porting.words import percent, relative
+from samestep.common.porting.words import relative, spell_deviation
 from samestep.common.workload.declaration import BUILDERS
 
 Hyper = Mapping[str, object]
@@ -162,7 +162,7 @@ def differ(what: str, both: Both) -> str:
         return f"{what} are shaped {list(one.shape)} and {list(other.shape)}"
     with np.errstate(all="ignore"):
         ratio = float(np.linalg.norm(one - other) / np.linalg.norm(one))
-    return f"{what} {'differs' if what == 'the input' else 'differ'} by {percent(ratio)}{_place(one, other)}"
+    return f"{what} {'differs' if what == 'the input' else 'differ'} by {spell_deviation(ratio)}{_place(one, other)}"
 
 
 def _place(one: np.ndarray, other: np.ndarray) -> str:

@@ -36,7 +36,7 @@ from samestep.common.porting.training.configurations import (
 from samestep.common.porting.training.loss_differences import explain_loss, is_explained
 from samestep.common.porting.training.running import explain_buffers, notes
 from samestep.common.porting.training.stilled_places import compare_places, notes_on_places
-from samestep.common.porting.words import name_sides, percent, relative
+from samestep.common.porting.words import name_sides, relative, spell_deviation
 
 
 def judge_port(case: PortCase) -> PortVerdict:
@@ -136,7 +136,7 @@ def _backward(case: PortCase, bound: float) -> PortVerdict | None:
             *_, last = apart_flows
             seen = f"outputs agree, {differ('their gradients', last.gradient)}"  # type: ignore[arg-type]
             return different("backward", last, update_differences.deviation(last.gradient, scale), seen, "")  # type: ignore[arg-type]
-        return _of_pair("backward", pair, deviation, f"its gradients differ by {percent(deviation)}", cause)
+        return _of_pair("backward", pair, deviation, f"its gradients differ by {spell_deviation(deviation)}", cause)
     return None
 
 
@@ -167,7 +167,11 @@ def _update(case: PortCase, bound: float) -> PortVerdict | None:
         return None
     pair, deviation, cause = found
     is_off = deviation > max(bound, update_differences.CONSTANT)
-    seen = f"the first step differs by {percent(deviation)}" if is_off else "so does the first step, later ones do not"
+    seen = (
+        f"the first step differs by {spell_deviation(deviation)}"
+        if is_off
+        else "so does the first step, later ones do not"
+    )
     return _of_pair("update", pair, deviation, f"its gradients agree, {seen}", cause)
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from samestep.common.errors import percent
 from samestep.common.files.reading import read_toml
 from samestep.common.frameworks import conventions
 from samestep.common.porting.ways.identify import Settings
@@ -164,13 +165,13 @@ def name_sides(text: str, frameworks: Sequence[str]) -> str:
     return text
 
 
-def percent(ratio: float) -> str:
+def spell_deviation(ratio: float) -> str:
     """Spells a deviation, as in 12 % or 3.4e-06."""
     if not math.isfinite(ratio):
         return "not finite"
-    if ratio >= 1:
-        return f"{100 * ratio:.0f} %" if ratio < 10 else f"{ratio:.3g} times"
-    return f"{100 * ratio:.2g} %" if ratio >= 1e-3 else f"{ratio:.1e}"
+    if ratio >= 10:
+        return f"{ratio:.3g} times"
+    return percent(ratio, (ratio < 0.1) + (ratio < 0.01)) if ratio >= 1e-3 else f"{ratio:.1e}"
 
 
 def relative(one: float, other: float) -> float:

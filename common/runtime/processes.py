@@ -97,6 +97,20 @@ def descendants(roots: Iterable[int]) -> list[Process]:
     return [process for process in every if process.pid in found and process.state not in _ENDED]
 
 
+def how_to_end(run: Path) -> str:
+    """Says how the processes of a run come to an end, naming those of this machine; each holds the run's `config.json` open.
+
+    Args:
+        run: The run directory.
+    """
+    wanted, found = os.path.realpath(run / "config.json"), []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if any(os.path.realpath(each) == wanted for each in Path(f"/proc/{pid}/fd").iterdir()):
+                found.append(pid)
+    return f"wait for its end, or end it {' '.join(['with: kill -9', *found]) if found else 'where it runs'}"
+
+
 def kill_all(remaining: Callable[[], list[Process]]) -> list[Process]:
     """Kills processes, and what they start meanwhile, until none is left; gives up after a while and returns the rest.
 

@@ -6,7 +6,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.flag_words import read_bandwidth
 from samestep.common.flags import flag
 from samestep.common.mesh import Mesh
-from samestep.common.request import KEPT_WEIGHTS, RunConfig
+from samestep.common.request import AXIS_FLAGS, KEPT_WEIGHTS, RunConfig
 from samestep.common.seconds.machine import Machine, load_machine
 from samestep.common.workload.models.spec import num_positions
 from samestep.common.workload.table import resize, resolve, size_names
@@ -34,7 +34,7 @@ class SearchAssumptions(Training):
     bandwidth: str | None = flag(
         None, "with --machine here: the bandwidth of each node's link in either direction, over gloo, as in 1gbit"
     )
-    mesh: str | None = flag(None, "fixed axis sizes, as in tensor=8; the others are searched")
+    mesh: str | None = flag(None, "fixed axis sizes, as in tensor=8; the others are searched", elsewhere=AXIS_FLAGS)
     weights: str = flag(
         "bf16",
         "keep parameters, activations and gradients in two bytes, and master weights and optimizer state in float32",

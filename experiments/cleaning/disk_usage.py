@@ -15,6 +15,7 @@ from samestep.common.files.removing import discard, discard_all, find_written, w
 from samestep.common.files.written import read
 from samestep.common.runtime.directory import COMPARISON, is_running, read_error
 from samestep.common.runtime.parent.judging.cache import LIMIT_BYTES, CacheEntry, evict, find_cached, find_entries
+from samestep.common.runtime.processes import how_to_end
 from samestep.experiments.printing.text import size
 
 KINDS = {
@@ -210,7 +211,7 @@ def check_named(directory: Path) -> Path:
         raise ConfigError(f"{directory} {why or 'is no run, comparison or record'}; nothing was removed.")
     for run in find_runs(directory):
         if is_running(run.path):
-            raise ConfigError(f"{run.path} is running; nothing was removed: wait for its end, or stop it.")
+            raise ConfigError(f"{run.path} is running; nothing was removed: {how_to_end(run.path)}")
     return directory
 
 

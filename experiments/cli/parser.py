@@ -44,6 +44,7 @@ class Parser(argparse.ArgumentParser):
     Attributes:
         examples: Command lines that the help shows.
         elsewhere: A flag or value that it does not take -> a sentence that says what to give instead.
+        given: The value of each flag that it has read.
     """
 
     examples: Sequence[str] = ()
@@ -76,6 +77,7 @@ class Parser(argparse.ArgumentParser):
         )
         for name in (None, "store"):
             self.register("action", name, _Once)
+        self.given = dict[str, object]()
 
     def format_help(self) -> str:
         """Returns the help. If there are examples, it begins with the usage in one line and the examples."""
@@ -166,9 +168,9 @@ class _Once(argparse._StoreAction):
         option_string: str | None = None,
     ) -> None:
         """Refuses the second of two that differ."""
-        given = getattr(namespace, self.dest, self.default)
-        if option_string and given not in (self.default, values):
-            raise ConfigError(f"{option_string} is given twice, as {given} and as {values}; give it once.")
+        assert isinstance(parser, Parser)
+        if option_string and (first := parser.given.setdefault(self.dest, values)) != values:
+            raise ConfigError(f"{option_string} is given twice, as {first} and as {values}; give it once.")
         super().__call__(parser, namespace, values, option_string)
 
 

@@ -2,13 +2,14 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.cell import Cell
-from samestep.common.errors import ConfigError, SamestepError
+from samestep.common.errors import ConfigError, Refused, SamestepError
 from samestep.common.files.locks import sole_user
+from samestep.common.files.removing import discard_all
 from samestep.common.files.writing import open_directory
 from samestep.common.flags import spell_flag, split_spelling
 from samestep.common.request import launch_of
@@ -30,10 +31,16 @@ if TYPE_CHECKING:
 
 Checked = Mapping[Cell, Ready | SamestepError]
 """Cell -> the run, or the error because of which it cannot be run."""
+Begin = Callable[[Path], object]
+"""The directory of a comparison -> anything, which is ignored."""
 
 
 def compare(
-    asked: ComparisonConfig, out: str | None = None, quiet: bool = False, executor: "JobExecutor | None" = None
+    asked: ComparisonConfig,
+    out: str | None = None,
+    quiet: bool = False,
+    executor: "JobExecutor | None" = None,
+    begin: Begin = lambda directory: None,
 ) -> Comparison:
     """Runs a comparison.
 
@@ -42,9 +49,10 @@ def compare(
         out: Its directory; by default a new one below `runs/`.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
         executor: Starts each row as a job of an engine; without it, rows run on this machine.
+        begin: Called with the directory before the first run.
 
     Raises:
-        SamestepError: The request is wrong; nothing was started.
+        SamestepError: The request is wrong; nothing was started, and nothing is left.
     """
     plan = make_plan(asked)
     trained = split_spelling(asked.base.workload)[0] if asked.base.model is None else Path(asked.base.model).stem
@@ -61,7 +69,12 @@ def compare(
             _make(directory)
         with sole_user(directory, "measured"):
             comparison_file.write_file(directory / comparison_file.NAME, asked)
-            return _conduct(plan, checked, {cell: Found() for cell in plan.cells}, directory, launcher, quiet)
+            begin(directory)
+            try:
+                return _conduct(plan, checked, {cell: Found() for cell in plan.cells}, directory, launcher, quiet)
+            except Refused:
+                discard_all(directory)
+                raise
 
 
 def ask(file: Path | None, given: Given, quiet: bool = False) -> ComparisonConfig:
@@ -87,7 +100,13 @@ def _tell_code(file: Path, stored: Given, given: Given, quiet: bool) -> None:
         tell(f"samestep: {line}", quiet)
 
 
-def resume(directory: Path, given: Given, quiet: bool = False, executor: "JobExecutor | None" = None) -> Comparison:
+def resume(
+    directory: Path,
+    given: Given,
+    quiet: bool = False,
+    executor: "JobExecutor | None" = None,
+    begin: Begin = lambda directory: None,
+) -> Comparison:
     """Continues a comparison: rows with a result are not run again, all others are.
 
     Args:
@@ -95,6 +114,7 @@ def resume(directory: Path, given: Given, quiet: bool = False, executor: "JobExe
         given: Settings, which must agree with those of the comparison.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
         executor: Starts each row as a job of an engine; without it, rows run on this machine.
+        begin: Called with the directory before the first run.
 
     Raises:
         SamestepError: It is not a comparison, or a different one; nothing was started.
@@ -112,6 +132,7 @@ def resume(directory: Path, given: Given, quiet: bool = False, executor: "JobExe
             for number, result in each.results.items():
                 if not isinstance(ready := checked[cell], SamestepError):  # including defaults of the workload
                     refuse_other(run_directory(directory, cell, number), result, as_config(*ready))
+        begin(directory)
         return _conduct(plan, checked, found, directory, launcher, quiet)
 
 

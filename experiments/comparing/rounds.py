@@ -9,7 +9,7 @@ from pathlib import Path
 
 from samestep.common.catalog import require
 from samestep.common.cell import Cell
-from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.errors import ConfigError, Refused, SamestepError, WorkerFailed
 from samestep.common.files.removing import discard
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import read_error, reserve_error, write_error
@@ -46,6 +46,9 @@ def measure(
 
     Returns:
         The interrupt that ended it early; None if none did.
+
+    Raises:
+        Refused: An engine refuses the first run, so the request is wrong as a whole.
     """
     rounds = [
         (cell, number) for number in range(1, plan.asked.repeats + 1) for cell in ready if number <= plan.rounds(cell)
@@ -66,6 +69,8 @@ def measure(
                 seconds = _take(
                     launcher, directory, (run, launch), found[cell], number, begin(run, label) if begin else None
                 )
+                if (cell, number) == todo[0] and isinstance(why := found[cell].error, Refused):
+                    raise why
                 timetable.finish(None if cell.is_oracle else seconds)  # its time says nothing about others
                 tell("; ".join(filter(None, (f"{label}: {seconds:.1f} s", timetable.describe()))), quiet)
     except KeyboardInterrupt as interrupt:
@@ -104,8 +109,11 @@ def _take(
 
 
 def _as_failure(directory: Path, error: SamestepError | OSError) -> SamestepError:
-    """Turns the refusal of a run that had begun into a failure: its request was checked before, so it is a disk or a file."""
-    if not isinstance(error, ConfigError | OSError):
+    """Turns the refusal of a run that had begun into a failure: its request was checked before, so it is a disk or a file.
+
+    Only an engine checks a run when it is given it.
+    """
+    if isinstance(error, Refused) or not isinstance(error, ConfigError | OSError):
         return error
     failure = WorkerFailed(str(error))
     role, _ = read_error(directory) or ("parent", None)

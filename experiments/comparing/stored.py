@@ -67,7 +67,8 @@ class Found:
         numbers = itertools.takewhile(lambda number: number in self.results, itertools.count(1))
         results, seconds = [self.results[number] for number in numbers], sum(self.seconds)
         if self.error is not None:
-            status = dict[type, str]({Unavailable: UNAVAILABLE, ConfigError: IMPOSSIBLE}).get(type(self.error), FAILED)
+            kinds = {Unavailable: UNAVAILABLE, ConfigError: IMPOSSIBLE}
+            status = next((status for kind, status in kinds.items() if isinstance(self.error, kind)), FAILED)
             return Row(cell, status, str(self.error), seconds=seconds)
         return Row.of(cell, *results, seconds=seconds) if results else Row(cell, NOT_RUN, "interrupted")
 

@@ -1,6 +1,6 @@
 """Prints how rows scale: a table for strong scaling, one for weak, and the serial share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from samestep.common.errors import count, percent
 from samestep.common.judging.scaling_fit import LEAST_POINTS, amdahl_limit
@@ -10,6 +10,9 @@ from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
 from samestep.experiments.printing.column_table import Column, explained
 from samestep.experiments.printing.host_table import spell_sum
 from samestep.experiments.printing.text import fill, paragraphs, sharing, short
+
+_WHOLE = 1.005
+"""The share from which a percentage is more than 100 % once it is rounded."""
 
 
 def _percent(share: float | None) -> str:
@@ -78,7 +81,20 @@ def write_scaling(found: Sequence[Scaling]) -> str:
 
 def _write(found: Sequence[Scaling]) -> str:
     lines = [(each, point) for each in found for point in each.points]
-    return paragraphs(fill(title_of(found)), explained(COLUMNS, lines, [*map(explain_fit, found)]))
+    return paragraphs(
+        fill(title_of(found)), explained(COLUMNS, lines, [*map(explain_fit, found), *_explain_excess(lines)])
+    )
+
+
+def _explain_excess(lines: Sequence[Line]) -> Iterator[str]:
+    """Yields why a share in the table is more than the whole, if one is."""
+    if any((point.communication or 0.0) > _WHOLE for _, point in lines):
+        yield "in flight for more than 100 % of a step: the first steps, where this is measured, take longer than the median one"
+    if any((row.efficiency(point) or 0.0) > _WHOLE for row, point in lines):
+        yield (
+            "an efficiency of more than 100 %: the rate grows faster than the number of devices, as when the part of each fits "
+            "into a faster memory, or by chance; see its interval"
+        )
 
 
 def title_of(found: Sequence[Scaling]) -> str:

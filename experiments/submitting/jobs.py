@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.errors import ConfigError, Refused, Unavailable
 from samestep.common.files.writing import create
 from samestep.common.runtime.parent.job_executor import Job, JobEnd, JobExecutor
 from samestep.common.runtime.parent.processes.crash_report import ending, read_log
@@ -47,7 +47,7 @@ class SlurmJob:
             script: The script.
 
         Raises:
-            ConfigError: Slurm refuses it.
+            Refused: Slurm refuses it.
             Unavailable: Slurm does not answer.
         """
         done = _command("sbatch", "--parsable", str(script))
@@ -58,7 +58,7 @@ class SlurmJob:
                     f"Slurm does not answer: {said}; `scontrol ping` says whether its controller is up. To submit the run "
                     "elsewhere, prepare it: --prepare --for slurm"
                 )
-            raise ConfigError(f"Slurm refuses {script}: {said}")
+            raise Refused(f"Slurm refuses the job: {said}")
         self.number = done.stdout.partition(";")[0].strip()
         self.name, self.log = f"Slurm's job {self.number}", script.parent / f"slurm-{self.number}.log"
         self._fields: dict[str, str] = {"JobState": "PENDING"}

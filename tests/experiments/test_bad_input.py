@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import types
@@ -181,10 +182,14 @@ def test_an_axis_is_no_option(refused: Refused) -> None:
     holds(line, "context is an axis of the mesh; write it as --mesh context=2, or in a cell as +mesh=context=2.")
 
 
-@pytest.mark.parametrize(("command", "flag"), [(run, "--pipe=2"), (predict, "--tensor")])
-def test_an_axis_is_no_flag(refused: Refused, command: types.ModuleType, flag: str) -> None:
-    axis = flag[2:].partition("=")[0]
-    holds(refused(command, "torch:hybrid", flag, "2"), f"It is an axis of the mesh: --mesh {axis}=2. Choose from: ")
+@pytest.mark.parametrize(
+    ("command", "line"), [(run, "torch:hybrid --pipe=2"), (predict, "torch:hybrid --tensor 2"), (advise, "--tensor 2")]
+)
+def test_an_axis_is_no_flag(refused: Refused, command: types.ModuleType, line: str) -> None:
+    axis = re.findall("pipe|tensor", line)[0]
+    holds(refused(command, *line.split()), f"It is an axis of the mesh: --mesh {axis}=2. Choose from: ")
+    said = "It is an axis of the mesh of one row; write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2."
+    holds(refused(compare, "torch:hybrid", f"--{axis}", "2"), said)
 
 
 @pytest.mark.parametrize(
@@ -287,6 +292,7 @@ def test_a_cell_that_is_not_spelled_as_one_is_told_how(refused: Refused) -> None
         (diff, "one two -o x", "unknown option '-o'. Choose from: --help, --float64, "),
         (diff, "train.py two", "'train.py' is neither a record nor a command: did you mean \"python train.py\"?"),
         (diff, "one two --format json --format csv", "--format is given twice, as json and as csv; give it once."),
+        (diff, "one two --format github --format csv", "--format is given twice, as github and as csv; give it once."),
         (run, "torch:ddp --steps 2 --steps=3", "--steps is given twice, as 2 and as 3; give it once."),
         (export, "runs --to mlflow --format dcp", "--to and --format are both given; give one of them; "),
         (export, "runs --to mlflow -o -", "-o - is not stdout, and the result goes into a file or a folder; name one."),

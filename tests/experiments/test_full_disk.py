@@ -167,7 +167,12 @@ def test_a_failed_row_is_not_overwritten_by_a_page_that_has_no_room(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The page comes last: what it cannot hold has been measured, so the request was not wrong."""
-    monkeypatch.setattr(Launcher, "warm", lambda *_: (tmp_path / "out" / "report.html").mkdir())
+
+    def spoil(*_: object) -> None:
+        (page := tmp_path / "out" / "report.html").unlink()
+        page.mkdir()
+
+    monkeypatch.setattr(Launcher, "warm", spoil)
     with pytest.raises(samestep.WorkerFailed, match=r"out/report.html is not a plain file that samestep wrote"):
         compare.main(["--strategies", SPARED, "--batch-size", "48", "--steps", "12", "--out", "out", "--report"])
     assert "| tf:mirrored" in capsys.readouterr().out

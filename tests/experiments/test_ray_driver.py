@@ -29,11 +29,11 @@ GROUP = "def placement_group(*_, **__): raise SystemExit(0)"
 AT = "Ray at ray://head:10001"
 
 
-def driven(folder: Path, inits: str) -> tuple[int, list[str]]:
+def driven(folder: Path, inits: str, group: str = GROUP) -> tuple[int, list[str]]:
     """Runs the driver; returns its exit code and what it prints."""
     (folder / "ray" / "util").mkdir(parents=True)
     (folder / "ray" / "__init__.py").write_text(RAY)
-    (folder / "ray" / "util" / "placement_group.py").write_text(GROUP)
+    (folder / "ray" / "util" / "placement_group.py").write_text(group)
     (folder / "ray" / "util" / "scheduling_strategies.py").write_text("PlacementGroupSchedulingStrategy = None")
     run = parse(RunConfig(strategy="ddp", devices=2, workload="digits-mlp", out=str(folder / "run")))
     (folder / "ray_job.py").write_text(render(read_target("--for", "ray://head:10001"), run, folder / "run"))
@@ -61,6 +61,13 @@ def test_a_server_that_has_died_is_tried_three_times_and_each_is_said(tmp_path: 
 def test_an_error_is_quoted_and_the_next_try_may_do(tmp_path: Path) -> None:
     code, said = driven(tmp_path, "fails answers")
     assert (code, said) == (0, [f"{AT} takes no client: ConnectionError: the proxy; tries again", "pauses for 1"])
+
+
+def test_a_rank_that_fails_is_named(tmp_path: Path) -> None:
+    code, said = driven(
+        tmp_path, "answers", "def placement_group(*_, **__):\n    import __main__\n    __main__.work(1)"
+    )
+    assert (code, said[-1]) == (1, "RuntimeError: rank 1 ended with 2")
 
 
 @pytest.mark.parametrize(

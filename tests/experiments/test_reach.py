@@ -9,6 +9,7 @@ from samestep.common.errors import ConfigError, SamestepError, Unavailable
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.processes.network import HOST, free_ports
+from samestep.experiments import compare
 from samestep.experiments.run import main
 from samestep.experiments.submitting import jobs
 from samestep.experiments.submitting.jobs import SlurmJob, executor_of
@@ -56,7 +57,7 @@ def test_a_ray_that_does_not_answer_is_named() -> None:
         (
             "error: invalid partition specified: none\nsbatch: error: Batch job submission failed",
             ConfigError,
-            "Slurm refuses .*slurm.sh: invalid partition specified: none; Batch job submission failed$",
+            "^Slurm refuses the job: invalid partition specified: none; Batch job submission failed$",
         ),
         (
             "error: Unable to contact slurm controller (connect failure)",
@@ -113,6 +114,19 @@ def test_a_run_that_slurm_refuses_says_how_it_is_started_where_it_lies(
             main([*words, "--on", "slurm:partition=al"])
         line = "samestep run --resume 'a run' --on slurm:partition=al"
         assert refused.value.__notes__ == [f"the run in a run was not started; once that is put right: {line}"]
+
+
+def test_a_comparison_that_slurm_refuses_is_a_wrong_request_and_leaves_nothing(
+    tmp_path: Path, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here := tmp_path / "here").mkdir()
+    monkeypatch.chdir(here)
+    slurm("sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
+    words = ["torch:ddp", "--batch-size", "48", "--on", "slurm:partition=al", "--report"]
+    for place in ([], ["--out", "out"]):
+        with pytest.raises(ConfigError, match=r"^Slurm refuses the job: invalid partition$"):
+            compare.main([*words, *place])
+    assert [path.name for path in here.rglob("*")] == ["runs"], "the folder of all runs"
 
 
 def test_a_path_means_nothing_else_to_slurm() -> None:

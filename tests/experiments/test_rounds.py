@@ -13,7 +13,7 @@ import pytest
 
 import samestep
 from samestep.common.cell import Cell
-from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
+from samestep.common.errors import ConfigError, Refused, Unavailable, WorkerFailed
 from samestep.common.files.writing import create, open_directory
 from samestep.common.runtime.directory import open_run, write_json
 from samestep.common.runtime.parent.launcher import Launcher
@@ -120,6 +120,13 @@ def test_a_row_that_went_wrong_runs_no_further_round(
     assert row.result is (row.results[-1] if kept else None)
     assert [len(row.results) for row in comparison.rows if row.cell != "torch:pp"] == [1, 3, 3]
     assert load(Path("out")).exit_code == code
+
+
+def test_a_row_that_an_engine_refuses_later_is_not_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_up(monkeypatch, {"torch:pp": Refused("Slurm refuses the job: too many nodes")})
+    comparison = samestep.compare(CELLS, out="out", batch_size=48)
+    assert [row.status for row in comparison.rows[1:]] == ["same step", "not possible", "same step"]
+    assert comparison.exit_code == load(Path("out")).exit_code == 3
 
 
 @pytest.mark.parametrize(
@@ -368,6 +375,18 @@ def test_killed_at_any_moment_it_measures_each_run_once(
     assert {str(path.parent.relative_to("out")) for path in seen} == wanted
     assert "| torch:ddp    | yes " in capsys.readouterr().out
     assert not list(Path("out").rglob("error.json"))
+
+
+@pytest.mark.torch
+def test_a_page_that_was_asked_for_is_written_after_a_kill_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill leaves what `begin_page` writes: nothing else says that a page was wanted."""
+    make_up(monkeypatch, {"torch:pp": SystemExit()})
+    with pytest.raises(SystemExit):
+        compare.main(["--strategies", ",".join(CELLS), "--out", "out", "--batch-size", "48", "--report"])
+    assert "has not ended. If it was killed: samestep compare --resume out" in Path("out/report.html").read_text()
+    make_up(monkeypatch, {})
+    assert compare.main(["--resume", "out"]) == 0
+    assert "torch:pp" in Path("out/report.html").read_text()
 
 
 @pytest.mark.torch

@@ -153,6 +153,23 @@ def test_communication_is_shown_where_it_is_measured() -> None:
     assert shares == {"measured": (pytest.approx(0.25), pytest.approx(0.0625)), "not": (None, None)}
 
 
+@pytest.mark.parametrize(
+    ("seconds", "rates", "reason"),
+    [
+        (0.06, {1: 1000.0, 2: 1500.0, 4: 2000.0}, "in flight for more than 100 % of a step: the first steps"),
+        (0.002, {1: 1000.0, 2: 2200.0, 4: 4600.0}, "an efficiency of more than 100 %: the rate grows faster"),
+        (0.012, RATES, ""),
+    ],
+)
+def test_a_share_of_more_than_the_whole_is_explained(seconds: float, rates: dict[int, float], reason: str) -> None:
+    rows = strong(rates)
+    for cell, (run,) in rows.items():
+        own = {"communication_seconds": seconds, "overlap_seconds": 0.0}
+        rows[cell] = [dataclasses.replace(run, processes=[dataclasses.replace(p, measures=own) for p in run.processes])]
+    said = " ".join(write_scaling([scaled(rows)]).split())
+    assert f"* {reason}" in said if reason else "more than 100 %" not in said
+
+
 def test_one_number_of_devices_is_no_scaling() -> None:
     rows = {"torch:ddp": [on(2, 1.0)], "torch:single": [made("torch:single")], "numpy:oracle": [made("numpy:oracle")]}
     assert find_scaling(rows_of(rows), ()) == ()

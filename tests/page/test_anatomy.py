@@ -23,7 +23,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.experiments import strategies
 from samestep.experiments.page.drawings.anatomy import LONGEST, Scale, anatomy
-from samestep.experiments.page.drawings.device_bars import CLASSES, drawn_from, whole_bytes
+from samestep.experiments.page.drawings.device_bars import CLASSES, drawn_from, share, whole_bytes
 from samestep.experiments.page.drawings.svg import drawing, file_of
 from samestep.experiments.page.drawings.transfers import DrawnTransfer
 from samestep.experiments.page.drawings.transfers import transfers as joined_transfers
@@ -46,6 +46,13 @@ def observed(mesh: str, *rows: DeviceRow) -> RunResult:
 
 def sent(phase: str = "backward", operation: str = "all_reduce", **changes: object) -> Send:
     return Send(**{"phase": phase, "operation": operation, "group": "data", "ranks": 2, "bytes": 8, **changes})
+
+
+@pytest.mark.parametrize(
+    ("held", "said"), [(0, "none"), (500, "500 B, 50 %"), (1000, "1000 B, all"), (1200, "1.2 KiB, all + 200 B")]
+)
+def test_a_share_is_at_most_all_of_it(held: int, said: str) -> None:
+    assert share(held, 1000) == said
 
 
 def transfers(result: RunResult, most: int) -> list[DrawnTransfer]:

@@ -20,6 +20,7 @@ from samestep.common.run import as_config
 from samestep.common.runtime.directory import is_running, open_run, refuse_run, reserve_error, write_config, write_error
 from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.process_file import forget
+from samestep.common.runtime.processes import how_to_end
 from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS
 from samestep.common.steps.log import METRICS, read_log
 from samestep.common.strategy import Run
@@ -194,7 +195,7 @@ def check_unfinished(directory: Path) -> Path:
     if not os.path.lexists(directory / "config.json"):
         raise ConfigError(f"--resume {directory}: it holds no run; name a directory with a config.json.")
     if is_running(directory):  # continuing would remove the files that show its processes are alive
-        raise ConfigError(f"--resume {directory}: a process of this run is still there; wait until it has ended.")
+        raise ConfigError(f"--resume {directory}: a process of this run is still there; {how_to_end(directory)}")
     return directory
 
 

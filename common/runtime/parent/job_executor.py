@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol
 
 from samestep.common.errors import SamestepError, WorkerFailed, one_line
-from samestep.common.request import Launch
 from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.parent.attempts import recorded_end
 from samestep.common.runtime.parent.processes.crash_report import last_lines, read_log
@@ -79,22 +78,13 @@ class JobExecutor:
 
     submit: Submit
 
-    def execute(
-        self,
-        directory: Path,
-        run: Run,
-        launch: Launch,
-        progress: Progress | None = None,
-        environment: dict[str, str] | None = None,
-    ) -> None:
+    def execute(self, directory: Path, run: Run, progress: Progress | None = None) -> None:
         """Submits a run and waits until it has a result.
 
         Args:
-            directory: The directory that holds the `config.json` of the run.
+            directory: The directory that holds the `config.json` of the run, and says how it is started.
             run: The run.
-            launch: How to start it.
             progress: Called at every window's end.
-            environment: Ignored; a job's processes get their environment from the engine.
 
         Raises:
             SamestepError: The run has no result; nothing of it is still running.

@@ -90,7 +90,7 @@ class Launcher:
             launch: How to start it.
             progress: Called at every window's end.
             launched_at: When the command was given (`time.time()`); by default now.
-            environment: Variables to add to the environment of every process.
+            environment: Variables to add to the environment of every process that this launcher itself starts.
             resume: The directory of the interrupted run to continue; None starts a new run.
 
         Returns:
@@ -101,11 +101,18 @@ class Launcher:
         """
         launched_at = launched_at or time.time()
         self.last_run = directory = prepare(run, launch) if resume is None else begin_again(resume)
-        begin = functools.partial((self.executor or self).execute, directory)
+        begin = functools.partial(self._submit if self.executor else self.execute, directory)
         run = Attempts(directory, run, launch, environment or {}, progress).take(launched_at, begin)
         if self.executor:  # rank 0 has judged the run
             return load_result(directory)
         return self._judge(directory, run, launch, time.time() - launched_at, environment or {})
+
+    def _submit(
+        self, directory: Path, run: Run, launch: Launch, progress: Progress | None, environment: dict[str, str]
+    ) -> None:
+        """Starts an attempt as a job, whose processes read how they are started, and count attempts, in the directory."""
+        assert self.executor
+        self.executor.execute(directory, run, progress)
 
     def run_apart(self, run: Run, launch: Launch) -> RunResult:
         """Takes a run as `run` does, in a temporary directory; the arguments are those of `run`."""

@@ -86,7 +86,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         emulation="; ".join(filter(None, (program.hardware.emulation, _emulated(run, program)))),
         watched=_watched(disturbances, run, len(data.train_inputs), beginning.begun),
     )
-    return dataclasses.replace(found, **_find_parts(program, run, stream, found, file))
+    return dataclasses.replace(found, attempt=beginning.attempt, **_find_parts(program, run, stream, found, file))
 
 
 def _begin(program: Program, run: Run, launch: Launch, data: Split, file: ProcessFile) -> tuple[Beginning, Batches]:

@@ -24,10 +24,10 @@ from samestep.common.runtime.directory import read_config, read_error, write_err
 from samestep.common.runtime.engines.placing import join, take_place
 from samestep.common.runtime.engines.rendezvous import address_for_others
 from samestep.common.runtime.imports import import_framework
-from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.process_file import ProcessFile, forget
 from samestep.common.runtime.processes import Process
 from samestep.common.runtime.stack_dumps import enable_stack_dumps
-from samestep.common.runtime.topology import LAUNCHED_AT, LAUNCHER, RESTARTS, TIMEOUT, read_whole
+from samestep.common.runtime.topology import LAUNCHED_AT, LAUNCHER, TIMEOUT
 from samestep.common.runtime.worker.compiling import compile_and_measure
 from samestep.common.runtime.worker.description_worker import answer, is_asked
 from samestep.common.runtime.worker.loop import train_and_measure
@@ -192,9 +192,9 @@ def _allow_code(run: Run, directory: Path, is_told: bool) -> None:
 
 
 def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: int, launched_at: float) -> None:
-    attempt = read_whole({RESTARTS: "0", **os.environ}, RESTARTS, 0, 10**9) + 1
     os.environ[TIMEOUT] = str(launch.timeout_seconds)  # for strategies that wait for other processes
     beat_seconds = min(1.0, launch.timeout_seconds / 4)
+    forget(directory, spec.role)  # an engine has not removed what an earlier attempt left
     file = ProcessFile(directory, spec.role, index, beat_seconds)
     file.enter("start")
     cores = pin(run)
@@ -214,7 +214,7 @@ def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: i
         _KEPT.append(program)
         startup_seconds = time.time() - launched_at
         measured = train_and_measure(program, run, launch, split, file)
-    about = {"startup_seconds": startup_seconds, "cores": cores, "attempt": attempt, "versions": versions_of(run)}
+    about = {"startup_seconds": startup_seconds, "cores": cores, "versions": versions_of(run)}
     file.finish(dataclasses.replace(measured, **about))
     if program is not None:
         program.close()

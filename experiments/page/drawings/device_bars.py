@@ -85,7 +85,9 @@ def share(held: int, whole: int) -> str:
     """
     if not held or not whole:
         return "none"
-    return f"{size(held)}, all" if held == whole else f"{size(held)}, {percent(held / whole)}"
+    if held < whole:
+        return f"{size(held)}, {percent(held / whole)}"
+    return f"{size(held)}, all" + (f" + {size(held - whole)}" if held > whole else "")
 
 
 def device_names(rows: Sequence[Sender]) -> list[str]:

@@ -15,7 +15,7 @@ from samestep.common.porting.ways import formulas
 from samestep.common.porting.ways.between import identify_between
 from samestep.common.porting.ways.identify import identify_both
 from samestep.common.porting.ways.layers import WAYS
-from samestep.common.porting.words import name_sides, percent, say
+from samestep.common.porting.words import name_sides, say, spell_deviation
 
 RNG = np.random.default_rng(0)
 NONE = np.zeros(0), np.zeros(0)
@@ -124,10 +124,20 @@ def test_arrays_that_cannot_be_compared_are_infinitely_far_apart() -> None:
 
 @pytest.mark.parametrize(
     ("ratio", "said"),
-    [(0.12, "12 %"), (1.47, "147 %"), (13.1, "13.1 times"), (3.4e-6, "3.4e-06"), (np.nan, "not finite")],
+    [
+        *(
+            (0.12, "12 %"),
+            (0.997, "100 %"),
+            (1.47, "147 %"),
+            (13.1, "13.1 times"),
+            (0.0234, "2.3 %"),
+            (0.00234, "0.23 %"),
+        ),
+        *((3.4e-6, "3.4e-06"), (np.nan, "not finite")),
+    ],
 )
 def test_sizes_as_people_say_them(ratio: float, said: str) -> None:
-    assert percent(ratio) == said
+    assert spell_deviation(ratio) == said
 
 
 def test_how_a_loss_is_averaged() -> None:

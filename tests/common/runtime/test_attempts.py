@@ -95,7 +95,7 @@ def test_two_commands_do_not_take_one_run(tmp_path: Path) -> None:
     assert check_unfinished(directory) == directory
     with (directory / "config.json").open("r+b") as file:
         claim_place(file.fileno(), 0)
-        with pytest.raises(ConfigError, match=r"a process of this run is still there; wait until it has ended\."):
+        with pytest.raises(ConfigError, match=f"still there; wait for its end, or end it with: kill -9 {os.getpid()}$"):
             check_unfinished(directory)
     assert check_unfinished(directory) == directory
 

@@ -159,6 +159,19 @@ def test_a_run_of_one_process_needs_no_environment(tmp_path: Path, capsys: pytes
     assert read_state(path).step == 12
 
 
+def test_a_run_that_is_started_again_by_hand_counts_attempts_by_its_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run"
+    lines = prepared(capsys, path, "--framework", "numpy", "--strategy", "oracle", "--save-every", "5")
+    ended(lines[-1])
+    (path / "result.json").unlink()
+    ended(lines[-1])
+    result = load_result(path)
+    assert result.resumed_at in (5, 10)
+    assert (result.attempt, result.lost_steps) == (2, 12 - result.resumed_at)
+
+
 @pytest.mark.torch
 def test_an_environment_that_is_not_the_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run"

@@ -76,7 +76,7 @@ def finish(finished: Finished) -> RunResult:
         result,
         state_sha256=digest_state(directory),
         hosts=finished.hosts,
-        lost_steps=0 if measured[0].attempt == 1 else log.lost_steps,
+        lost_steps=log.lost_steps,
     )
     if len(finished.hosts) > 1:
         by_host = count_by_host(run, finished.hosts, result.processes, result.predicted, measured[0].backend)
