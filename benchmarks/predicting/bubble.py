@@ -25,6 +25,7 @@ from torch.distributed.pipelining.schedules import get_schedule_class
 from samestep.common.runtime.parent.processes.network import free_ports
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.experiments.printing.text import github
+from samestep.torch_impl.observing.recorder import SendRecorder
 from samestep.torch_impl.pipeline.stage_events import Event, Timeline
 
 SIZES = ((2, 2), (2, 4), (2, 8), (4, 4), (4, 8), (4, 16))
@@ -89,7 +90,7 @@ def rank_main(
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
     placement = SCHEDULES[schedule]
     stage_ranks = placement.stage_ranks(ranks)
-    timeline = Timeline()
+    timeline = Timeline(SendRecorder("pipe"))
     chunks = []
     for index in (index for index, holder in enumerate(stage_ranks) if holder == rank):
         stage = SleepingStage(seconds / placement.stages_per_rank, first=index == 0)
