@@ -57,34 +57,22 @@ class Cores:
     overhead_seconds: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
-class BatchSplit:
-    """How a run divides its batch.
+def schedule_of(run: Run) -> str:
+    """Returns the schedule of a run; without a pipeline, one that gives each rank one stage."""
+    return run.asked.schedule or "gpipe"
 
-    Attributes:
-        microbatch_size: The number of examples of a pass of one replica.
-        schedule: The schedule of a pipeline, a key of `SCHEDULES`.
+
+def with_microbatches(run: Run, schedule: str, count: int) -> Run:
+    """Returns the run with a number of micro-batches.
+
+    Args:
+        run: With its strategy and mesh.
+        schedule: The schedule of its pipeline; "" for a row without schedules.
+        count: The number of micro-batches.
     """
-
-    microbatch_size: int
-    schedule: str = "gpipe"
-
-    @classmethod
-    def by(cls, run: Run) -> "BatchSplit":
-        """Returns how a run divides its batch."""
-        rows = run.examples_per_pass
-        if cls.is_staged(run):
-            return cls(rows // run.asked.microbatches, run.asked.schedule)
-        return cls(rows)
-
-    @staticmethod
-    def is_staged(run: Run) -> bool:
-        """Returns whether a run takes its batch in the micro-batches of a pipeline."""
-        return run.strategy.options.schedule != ""
-
-    def microbatches(self, run: Run) -> int:
-        """Returns the micro-batches of each replica."""
-        return run.batch_size // (run.mesh.replicas * self.microbatch_size)
+    if not schedule:
+        return dataclasses.replace(run, techniques=run.techniques.in_passes(count))
+    return dataclasses.replace(run, options=dataclasses.replace(run.options, schedule=schedule, microbatches=count))
 
 
 def core_time(run: Run, backend: str, machine: Machine, cores: Cores) -> StepTime:
@@ -97,41 +85,36 @@ def core_time(run: Run, backend: str, machine: Machine, cores: Cores) -> StepTim
             sends.
         cores: The measured rates of its cores.
     """
-    taken = BatchSplit.by(run)
-    stages = stages_of_ranks(run.workload.model, taken.schedule, run.mesh)
+    stages = stages_of_ranks(run.workload.model, schedule_of(run), run.mesh)
     held = [[*itertools.chain(*own)] for own in stages]
     fixed, each = cores.overhead_seconds.get(run.name, (0.0, 0.0))
     ahead = run.workload.model.segments()[: first_trained(run.workload.model)]
-    slowest = max(_pass_seconds(run, segments, taken, cores, ahead) + each * len(segments) for segments in held)
-    microbatches = taken.microbatches(run)
+    slowest = max(_pass_seconds(run, segments, cores, ahead) + each * len(segments) for segments in held)
+    microbatches = run.microbatches
     few = min(microbatches, len(held))
-    ledger, exchanges = _exchanges(run, few, backend, taken, machine, cores)
+    ledger, exchanges = _exchanges(run, few, backend, machine, cores)
     if microbatches > 2 * few:  # exchanges grow linearly with the micro-batches
-        _, twice = _exchanges(run, 2 * few, backend, taken, machine, cores)
+        _, twice = _exchanges(run, 2 * few, backend, machine, cores)
         exchanges = {name: each + (twice[name] - each) * (microbatches / few - 1) for name, each in exchanges.items()}
     elif microbatches > few:
-        ledger, exchanges = _exchanges(run, microbatches, backend, taken, machine, cores)
+        ledger, exchanges = _exchanges(run, microbatches, backend, machine, cores)
     fullest = max(ledger.footprints, key=lambda footprint: footprint.state_bytes)
     of_axes: FieldValues = {part: exchanges[axis] for axis, part in PART_OF_AXIS.items()}
     return StepTime(
         compute=fixed + microbatches * slowest,
         **of_axes,
-        pipeline_bubble=(len(held) - 1) / SCHEDULES[taken.schedule].stages_per_rank * slowest,
+        pipeline_bubble=(len(held) - 1) / SCHEDULES[schedule_of(run)].stages_per_rank * slowest,
         # parameters and optimizer state are read and written, gradients read
         optimizer=(2 * fullest.state_bytes - fullest.gradients_bytes) / machine.memory_bytes_per_second,
     )
 
 
 def _exchanges(
-    run: Run, microbatches: int, backend: str, taken: BatchSplit, machine: Machine, cores: Cores
+    run: Run, microbatches: int, backend: str, machine: Machine, cores: Cores
 ) -> tuple[Ledger, dict[str, float]]:
     """Returns the ledger of a step with that many micro-batches, and the seconds of its sends along each axis."""
-    replicas = run.mesh.replicas
-    run = dataclasses.replace(run, batch_size=replicas * microbatches * taken.microbatch_size)
-    if taken.is_staged(run):
-        run = dataclasses.replace(run, options=type(run.options)(schedule=taken.schedule, microbatches=microbatches))
-    else:
-        run = dataclasses.replace(run, techniques=run.techniques.in_passes(microbatches))
+    run = dataclasses.replace(run, batch_size=run.batch_size // run.microbatches * microbatches)
+    run = with_microbatches(run, run.asked.schedule, microbatches)
     ledger, seconds = run.strategy.cost(run, backend), dict.fromkeys(PART_OF_AXIS, 0.0)
     for send in ledger.sends:
         seconds[axis_of(send)] += _send_seconds(send, machine, cores) / run.techniques.steps_of_period
@@ -147,11 +130,10 @@ def axis_of(send: Send) -> str:
     return send.group if send.group in PART_OF_AXIS and send.phase != "update" else "data"
 
 
-def _pass_seconds(
-    run: Run, segments: Sequence[Segment], taken: BatchSplit, cores: Cores, ahead: Sequence[Segment]
-) -> float:
+def _pass_seconds(run: Run, segments: Sequence[Segment], cores: Cores, ahead: Sequence[Segment]) -> float:
     """Returns the seconds of a micro-batch's arithmetic on one rank; segments `ahead` of all trained ones only go forward."""
-    model, parts, rows = run.workload.model, run.mesh.parts("features"), taken.microbatch_size
+    model, parts = run.workload.model, run.mesh.parts("features")
+    rows = run.batch_size // (run.mesh.replicas * run.microbatches)
     kept = KEPT[model.name](model, run.item_bytes) if model.name in KEPT else {}
     seconds = 0.0
     for segment in segments:

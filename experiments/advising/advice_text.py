@@ -8,7 +8,6 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_active, num_params
 from samestep.experiments.advising import advice_reasons as reasons
 from samestep.experiments.advising.advice import Advice
-from samestep.experiments.advising.candidate_meshes import num_stage_ranks
 from samestep.experiments.advising.ranking import Timed
 from samestep.experiments.printing.column_table import Column, table
 from samestep.experiments.printing.command_lines import wrap_command
@@ -161,7 +160,8 @@ COLUMNS: tuple[Column[Timed], ...] = (
 
 
 def _schedule(timed: Timed) -> str:
-    return timed.candidate.run.asked.schedule if num_stage_ranks(timed.candidate.run) > 1 else ""
+    run = timed.candidate.run
+    return run.asked.schedule if run.mesh.parts("layers") > 1 else ""
 
 
 def figures(timed: Timed, advice: Advice) -> dict[str, Scalar]:

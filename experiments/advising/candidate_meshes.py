@@ -11,7 +11,6 @@ from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
 from samestep.common.mesh import AXES, SPLITS_MODEL, Dimension, Mesh, divisors
 from samestep.common.request import StrategyOptions
-from samestep.common.seconds.core_time import BatchSplit
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import flags_of
 
@@ -123,7 +122,7 @@ class Candidate:
     def cell(self) -> str:
         """The cell for `samestep predict`, if it knows the strategy."""
         asked, given = self.run.asked, dict[str, object]()
-        if BatchSplit.is_staged(self.run):
+        if asked.schedule:
             given = {"schedule": asked.schedule, "microbatches": asked.microbatches}
         given |= {"shard_optimizer": "true"} if self.row.shards_optimizer else {}
         given |= {"accumulation_steps": self.run.passes} if self.run.passes > 1 else {}
@@ -197,11 +196,6 @@ def _takes(row: RankedStrategy, split: Mesh) -> bool:
     return {*split.in_order} <= {*strategy_info(FRAMEWORK, row.strategy).axes}
 
 
-def num_stage_ranks(run: Run) -> int:
-    """Returns the number of ranks of a pipeline; 1 if there is none."""
-    return run.mesh.parts("layers")
-
-
 def microbatch_counts(run: Run, rows: int, schedule: str) -> list[int]:
     """Returns the numbers of micro-batches that a schedule can take, beginning with the smallest micro-batches.
 
@@ -210,7 +204,7 @@ def microbatch_counts(run: Run, rows: int, schedule: str) -> list[int]:
         rows: The examples of a replica.
         schedule: The schedule of its pipeline; "" for a row without schedules.
     """
-    ranks, segments = num_stage_ranks(run), len(run.workload.model.segments())
+    ranks, segments = run.mesh.parts("layers"), len(run.workload.model.segments())
     takes: Callable[[int], bool] = {
         "": lambda count: True,
         "1f1b": lambda count: count >= ranks,
@@ -218,16 +212,3 @@ def microbatch_counts(run: Run, rows: int, schedule: str) -> list[int]:
         "interleaved_1f1b": lambda count: 1 < ranks <= segments // 2 and count % ranks == 0,
     }[schedule]
     return [count for count in reversed(divisors(rows)) if takes(count)]
-
-
-def with_microbatches(run: Run, schedule: str, count: int) -> Run:
-    """Returns the run with a number of micro-batches.
-
-    Args:
-        run: With its strategy and mesh.
-        schedule: The schedule of its pipeline; "" for a row without schedules.
-        count: The number of micro-batches.
-    """
-    if not schedule:
-        return dataclasses.replace(run, techniques=run.techniques.in_passes(count))
-    return dataclasses.replace(run, options=dataclasses.replace(run.options, schedule=schedule, microbatches=count))

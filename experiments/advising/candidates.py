@@ -19,7 +19,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.features.used import refuse_features
 from samestep.common.mesh import Mesh
 from samestep.common.request import StrategyOptions
-from samestep.common.seconds.core_time import BatchSplit
+from samestep.common.seconds.core_time import with_microbatches
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_positions
 from samestep.experiments.advising.candidate_meshes import (
@@ -30,8 +30,6 @@ from samestep.experiments.advising.candidate_meshes import (
     RankedStrategy,
     meshes,
     microbatch_counts,
-    num_stage_ranks,
-    with_microbatches,
 )
 from samestep.experiments.advising.device_memory import PipePlace, least_state, needed, places, schedule_of_places
 
@@ -147,7 +145,7 @@ class _Layouts:
                 f"give a --batch-size that is a multiple of {replicas}"
             )
         rows, is_first = base.batch_size // replicas, True
-        for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if BatchSplit.is_staged(run) else ("",):
+        for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if run.asked.schedule else ("",):
             if not (counts := microbatch_counts(run, rows, schedule)):
                 continue
             if (base.batch_size, schedule) not in self.taken:
@@ -208,7 +206,7 @@ class _Trial:
         Args:
             counts: Numbers of micro-batches, those with the smallest micro-batches first.
         """
-        ranks = num_stage_ranks(self.run)
+        ranks = self.run.mesh.parts("layers")
         most = MOST_MICROBATCHES * ranks if ranks > 1 else 0
         wanted = [count for count in counts if count <= most] or counts[-1:]
         fitting = list(itertools.takewhile(bool, map(self._fitting, wanted)))

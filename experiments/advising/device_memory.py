@@ -23,7 +23,6 @@ from samestep.common.costs.optimizer_state import optimizer_bytes, state_bytes
 from samestep.common.costs.saved_activations.activations import kept_by_stage
 from samestep.common.costs.saved_activations.peak import KeptByStage, in_flight, peak_bytes
 from samestep.common.mesh import Mesh
-from samestep.common.seconds.core_time import BatchSplit
 from samestep.common.strategy import Run
 from samestep.common.workload.models.parameters import num_trained
 from samestep.common.workload.models.spec import ModelSpec, num_params, parameters_of
@@ -85,7 +84,7 @@ def places(run: Run, row: RankedStrategy, schedule: str = _PLAIN) -> tuple[PipeP
         row: The ranked strategy of the run.
         schedule: As `schedule_of_places` returned it.
     """
-    if BatchSplit.is_staged(run):
+    if run.asked.schedule:
         run = dataclasses.replace(run, options=dataclasses.replace(run.options, schedule=schedule))
     by_place = stages_of_ranks(run.workload.model, schedule, run.mesh)
     state, asked = _state(_asked_state(run, row, schedule)), _asked_kept(run, row, schedule)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 
 from samestep.common.catalog import require
-from samestep.common.seconds.core_time import BatchSplit, core_time
+from samestep.common.seconds.core_time import core_time, schedule_of
 from samestep.common.seconds.host_links import busiest, over_hosts, with_links
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
@@ -69,7 +69,7 @@ def over_links(timer: Timer) -> Timer:
 
 def passes(run: Run) -> float:
     """Returns how often a rank passes a micro-batch through a segment in a step, bubble included; overhead is counted by it."""
-    how = BatchSplit.by(run)
-    by_rank, each = stages_of_ranks(run.workload.model, how.schedule, run.mesh), SCHEDULES[how.schedule].stages_per_rank
+    schedule = schedule_of(run)
+    by_rank, each = stages_of_ranks(run.workload.model, schedule, run.mesh), SCHEDULES[schedule].stages_per_rank
     largest = max(len(stage) for stages in by_rank for stage in stages)
-    return largest * (how.microbatches(run) * each + len(by_rank) - 1)
+    return largest * (run.microbatches * each + len(by_rank) - 1)

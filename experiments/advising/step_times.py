@@ -7,13 +7,13 @@ from samestep.common.axes.used import exchanging_in_blocks, hooks_of, splits_bet
 from samestep.common.costs.optimizer_state import spreads_state
 from samestep.common.costs.shards import is_sharded
 from samestep.common.costs.sizes import MESSAGES
-from samestep.common.seconds.core_time import BatchSplit, Cores, core_time
+from samestep.common.seconds.core_time import Cores, core_time
 from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime, step_time
 from samestep.common.strategy import Run
 from samestep.experiments.advising import candidate_meshes as rows
-from samestep.experiments.advising.candidate_meshes import FRAMEWORK, ROWS, Candidate, num_stage_ranks
+from samestep.experiments.advising.candidate_meshes import FRAMEWORK, ROWS, Candidate
 
 PARTS = {
     "compute": "computing",
@@ -57,7 +57,7 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
         microbatch_size=candidate.microbatch_size,
         **Layout.sizes_along(run.mesh),
         beside=Layout.beside_of(run.mesh),
-        schedule=run.asked.schedule if num_stage_ranks(run) > 1 else "1f1b",
+        schedule=run.asked.schedule if run.mesh.parts("layers") > 1 else "1f1b",
         sharding=0 if in_shards and row not in rows.SPLIT else row.sharding,
         forward_passes=candidate.forward_passes,
         overlaps=row in (*rows.WHOLE, rows.POSITIONS, rows.EXPERTS, rows.SHARDED_EXPERTS) and period == 1,
@@ -82,7 +82,8 @@ def candidate_of(run: Run, needed_bytes: int = 0) -> Candidate | None:
     if run.framework != FRAMEWORK or not named:
         return None
     row = next((row for row in named if row.in_shards == is_sharded(run.mesh)), named[0])
-    return Candidate(run, row, BatchSplit.by(run).microbatch_size, needed_bytes, needed_bytes > 0)
+    rows = run.examples_per_pass // run.asked.microbatches
+    return Candidate(run, row, rows, needed_bytes, needed_bytes > 0)
 
 
 def _of_any_model(candidate: Candidate, machine: Machine) -> StepTime:

@@ -24,7 +24,7 @@ from samestep.common.ledger import Send
 from samestep.common.mesh import AXES, Mesh
 from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
-from samestep.common.seconds.core_time import BatchSplit, Cores
+from samestep.common.seconds.core_time import Cores, with_microbatches
 from samestep.common.seconds.host_links import PAYLOAD, busiest, over_hosts, with_links
 from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import Machine, load_machine
@@ -123,9 +123,9 @@ def test_a_layout_is_found_if_any_of_its_micro_batches_has_room(share: float) ->
         run = dataclasses.replace(asked, strategy=strategy_info("torch", row.strategy), mesh=mesh)
         replicas = mesh.replicas
         run = dataclasses.replace(run, options=run.strategy.options())
-        schedule = "1f1b" if BatchSplit.is_staged(run) else ""
+        schedule = "1f1b" if run.options.schedule else ""
         for count in candidate_meshes.microbatch_counts(run, 48 // replicas, schedule):
-            each = candidate_meshes.with_microbatches(run, schedule, count)
+            each = with_microbatches(run, schedule, count)
             try:
                 check_split(each)
             except ConfigError:
@@ -529,11 +529,20 @@ def test_what_is_frozen_takes_no_time_for_gradients(here: LocalMachine, monkeypa
     assert found == pytest.approx(1e-3 + 4 * 1e-4 + products)
 
 
-@pytest.mark.parametrize("cell", ["torch:fsdp+accumulation_steps=8", "torch:pp+schedule=1f1b+microbatches=16"])
-def test_exchanges_of_many_microbatches_are_those_of_the_whole_ledger(cell: str, here: LocalMachine) -> None:
-    run = run_here(cell, batch_size=128)
+@pytest.mark.parametrize(
+    ("cell", "devices"),
+    [
+        ("torch:fsdp+accumulation_steps=8", 2),
+        ("torch:pp+schedule=1f1b+microbatches=16", 2),
+        ("torch:hybrid+schedule=1f1b+microbatches=16+shard_optimizer=true+mesh=pipe=2,data=2", 4),
+    ],
+)
+def test_exchanges_of_many_microbatches_are_those_of_the_whole_ledger(
+    cell: str, devices: int, here: LocalMachine
+) -> None:
+    run = run_here(cell, devices=devices, batch_size=128)
     ledger = run.strategy.cost(run, "gloo")
-    sends = {"all_gather": 1.0, "all_reduce": 2 / 2, "reduce_scatter": 2 / 2, "send": 1.0}
+    sends = {"all_gather": 1.0, "all_reduce": 2 / 2, "broadcast": 1.0, "reduce_scatter": 2 / 2, "send": 1.0}
     whole = sum(send.count * 1e-4 + sends[send.operation] * send.bytes / 1e9 for send in ledger.sends)
     found = seconds_here(run, here)
     assert found.data_exchange + found.pipeline_sends == pytest.approx(whole)
