@@ -64,9 +64,9 @@ def write_file(path: Path, asked: ComparisonConfig) -> None:
     usual = settings(describe({})) | {"workload": None, "vary": asked.vary}
     told = {name: _spread(name, value) for name, value in settings(asked).items() if value != usual[name]}
     tables: dict[str, Mapping[str, object]] = {
-        "vary": {name: list(map(_bare, values)) for name, values in asked.vary.items()}
+        "vary": {name: list(map(_bare, values)) for name, values in asked.vary.items()},
+        DIGESTS: find_digests(told),
     }
-    tables[DIGESTS] = find_digests(told)
     document = told | {name: table for name, table in tables.items() if table}
     try:
         with replacing(path) as file:

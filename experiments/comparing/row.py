@@ -3,15 +3,12 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from samestep.common.cell import Cell
 from samestep.common.judging.parity import Attribution
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.printing.formats import Case, Outcome
 from samestep.experiments.printing.text import sharing
-
-if TYPE_CHECKING:
-    from samestep.experiments.printing.formats import Case, Outcome
 
 SAME, MISSED, NOT_JUDGED, REFERENCE, COMPILED = "same step", "not the same step", "not judged", "reference", "compiled"
 """The statuses of rows that have a result."""
@@ -66,10 +63,8 @@ class Row:
         assert result is not None
         return cls(cell, status_of(result), result.parity.reason, results, seconds)
 
-    def case(self) -> "Case":
+    def case(self) -> Case:
         """Returns the row as a test case: missed parity is a failure, a failed run an error, an unjudged one skipped."""
-        from samestep.experiments.printing.formats import Case
-
         outcomes: Mapping[str, Outcome] = {SAME: "passed", MISSED: "failure", FAILED: "error"}
         outcome = outcomes.get(self.status, "skipped")
         said = (

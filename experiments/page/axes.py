@@ -117,10 +117,19 @@ def fitting(values: Sequence[float], spell: Callable[[float], str]) -> AxisScale
 def in_bytes(values: Sequence[float]) -> tuple[AxisScale, str]:
     """Returns an axis of bytes from zero, and its unit."""
     unit = common_unit(values)
-    scale = 1024 ** UNITS.index(unit)
-    whole = linear([value / scale for value in values], spell_tick)
-    at = tuple(tick * scale for tick in whole.ticks)
-    return AxisScale(whole.low * scale, whole.high * scale, lambda value: spell_tick(value / scale), at=at), unit
+    return multiplied(values, 1 / 1024 ** UNITS.index(unit)), unit
+
+
+def multiplied(values: Sequence[float], factor: float) -> AxisScale:
+    """Returns an axis from zero whose ticks are round numbers, and are written, in another unit.
+
+    Args:
+        values: The values to show.
+        factor: What a value is multiplied by in that unit.
+    """
+    whole = linear([factor * value for value in values], spell_tick)
+    at = tuple(tick / factor for tick in whole.ticks)
+    return AxisScale(whole.low / factor, whole.high / factor, lambda value: spell_tick(factor * value), at=at)
 
 
 def spell_tick(value: float) -> str:

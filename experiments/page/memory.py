@@ -41,8 +41,7 @@ class DeviceBytes:
 
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
-    results = [result for facet in loaded.facets() for _, result in facet.rows]
-    return render_figures(loaded, "memory", plot, {"swatches": swatches(results)})
+    return render_figures(loaded, "memory", plot, {"swatches": swatches(loaded.results)})
 
 
 def swatches(results: Sequence[RunResult]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from samestep.common.errors import count, percent
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.step_parts import PARTS
 from samestep.experiments.comparing.quantities import NO_PARTS, STEP_PARTS
-from samestep.experiments.page.axes import AxisScale, linear, spell_tick
+from samestep.experiments.page.axes import AxisScale, multiplied
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.memory import UNKNOWN
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
@@ -26,9 +26,8 @@ _NAMES = dict(zip(PARTS, STEP_PARTS, strict=True))
 
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
-    results = [result for facet in loaded.facets() for _, result in facet.rows]
     said = {facet.title: list(sentences(facet)) for facet in loaded.facets()}
-    return render_figures(loaded, "step_parts", plot, {"swatches": swatches(results), "said": said})
+    return render_figures(loaded, "step_parts", plot, {"swatches": swatches(loaded.results), "said": said})
 
 
 def swatches(results: Sequence[RunResult]) -> list[tuple[str, str]]:
@@ -56,20 +55,13 @@ def plot(facet: Facet) -> Plot | None:
     if not any(result.step_parts for *_, result in timed):
         return None
     slowest = timed[-1]
-    axis = _in_milliseconds(slowest[0])
+    axis = multiplied([slowest[0]], 1000)
     drawn = [Line(entry, _marks(axis, result), _said(result)) for _, entry, result in timed]
     alt = (
         f"What the seconds of a step go to in {count(len(timed), 'row')}, {facet.title}; "
         f"the longest bar, {short(1000 * slowest[0])} ms, is of {slowest[1].name}."
     )
     return Plot(alt, facet.title, axis, "milliseconds of the median step", drawn, "seconds")
-
-
-def _in_milliseconds(most: float) -> AxisScale:
-    """Returns an axis of seconds from zero, with ticks at round milliseconds."""
-    whole = linear([1000 * most], spell_tick)
-    at = tuple(tick / 1000 for tick in whole.ticks)
-    return AxisScale(0.0, whole.high / 1000, lambda value: spell_tick(1000 * value), at=at)
 
 
 def _marks(axis: AxisScale, result: RunResult) -> list[Mark]:

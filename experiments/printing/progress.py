@@ -95,11 +95,8 @@ def show_progress(run: Run, label: str) -> Iterator[Progress]:
         run: The run.
         label: Its name.
     """
-    if sys.stderr.isatty():
-        with _bar(Timetable([label], {})) as begin:
-            yield begin(run, label)
-    else:
-        yield _lines(run, label)
+    with show_runs(Timetable([label], {})) as begin:
+        yield begin(run, label)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from samestep.common.judging.recorded.differences import THRESHOLD, ComparedTensors, times_rounding
-from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
 from samestep.experiments.page.curves import Place
@@ -79,11 +78,6 @@ class GatheredPair:
     step: int
     phase: str
     tensors: Sequence[ShownTensor]
-
-    @property
-    def verdict(self) -> RecordedVerdict:
-        """The verdict on the two records."""
-        return self.found.verdict
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

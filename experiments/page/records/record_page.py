@@ -73,10 +73,11 @@ def page_of_pair(paths: Sequence[Path]) -> str:
     """
     a, b = _sides(paths)
     pair, sides = gather_pair(a, b), {"A": (a.directory, a.run.header), "B": (b.directory, b.run.header)}
+    verdict = pair.found.verdict
     said = {
-        "headline": f"{pair.verdict.headline}.",
+        "headline": f"{verdict.headline}.",
         "facts": facts_of_diff(pair.found),
-        "next": next_step(pair.verdict, [*map(str, paths)]),
+        "next": next_step(verdict, [*map(str, paths)]),
     }
     curves = [
         record_figures.loss_figure({"A": pair.losses[0], "B": pair.losses[1]}),
@@ -88,7 +89,7 @@ def page_of_pair(paths: Sequence[Path]) -> str:
         *_tensors(pair),
         ("provenance", "Where it comes from", _provenance(sides)),
     ]
-    about = f"Two records, judged at {count(pair.verdict.num_steps, 'step')}"
+    about = f"Two records, judged at {count(verdict.num_steps, 'step')}"
     return assembled(" against ".join(path.resolve().name for path in paths), about, sections)
 
 
