@@ -149,7 +149,6 @@ CLIPPING = (
         ("loss", "gradient"),
         loss_and_norm,
         "{b}'s loss is {ratio} times {a}'s, and so is every gradient before clipping{how}",
-        has_sides=True,
     ),
     Mistake(
         "loss_not_scaled",
@@ -189,14 +188,12 @@ CLIPPING = (
         GRADIENT_PHASES,
         each_tensor,
         "{b} clips the gradient of each tensor to a norm of {most}, and {a} {how}",
-        has_sides=True,
     ),
     Mistake(
         "clip_part",
         GRADIENT_PHASES,
         part_alone,
         "{b} clips the gradients of {names} alone, to a norm of {most}, and {a} {how}",
-        has_sides=True,
     ),
     Mistake(
         "clip_forgotten",
@@ -204,7 +201,6 @@ CLIPPING = (
         not_clipped,
         "{a} clips its gradients to a norm of {most}, and {b} does not",
         "deepspeedai/DeepSpeed#1801",
-        has_sides=True,
         of_step="the gradient is not clipped",
     ),
     Mistake(
@@ -212,14 +208,12 @@ CLIPPING = (
         GRADIENT_PHASES,
         by_value,
         "{b} clips each number of its gradients to {most}, and {a} {how}",
-        has_sides=True,
     ),
     Mistake(
         "clip_each_alone",
         GRADIENT_PHASES,
         each_alone,
         "{b} clips its gradients in {calls} calls, each by a norm of its own, and {a} all by one",
-        has_sides=True,
     ),
     Mistake(
         "clip_each_microbatch",
@@ -227,7 +221,6 @@ CLIPPING = (
         each_microbatch,
         "{b} clips its gradients {passes} times in a step, once after each micro-batch, and {a} {how}",
         "huggingface/accelerate#641",
-        has_sides=True,
     ),
 )
 ON_ONE_RANK = (
@@ -238,7 +231,6 @@ ON_ONE_RANK = (
         "only norms and biases differ between the ranks of {b} (rank {ranks}): they are clipped, exchanged or updated on some "
         "ranks only",
         "deepspeedai/DeepSpeed#1801",
-        has_sides=True,
         of_step="only the first of {devices} ranks clipped in the step before: the weights of the others are no longer its "
         "own",
     ),

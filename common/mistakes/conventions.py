@@ -93,7 +93,6 @@ CONVENTIONS = (
         "earlier steps, as that of Keras' SGD does, and {b} multiplies all of its velocity by the current rate, as PyTorch's SGD "
         "does",
         "pytorch/pytorch#1099",
-        has_sides=True,
     ),
     Mistake(
         "rows_squared_alone",
@@ -102,7 +101,6 @@ CONVENTIONS = (
         "the gradients are the same, but {b}'s optimizer is given those of {names} as rows, one for each look-up, and "
         "{a}'s is not: Keras' optimizers square each row, and not their sum, so rows that a batch looks up several times "
         "move differently{more}",
-        has_sides=True,
     ),
     Mistake(
         "epsilon_before_correction",
@@ -111,6 +109,5 @@ CONVENTIONS = (
         "the gradients are the same, and the updates differ by about the effect of epsilon: {a} has Keras' Adam, which adds it "
         "before the bias correction, so {written} acts as {acts} in the first step, and {b}'s adds it afterwards; this hides "
         "smaller differences",
-        has_sides=True,
     ),
 )

@@ -164,7 +164,6 @@ EXAMPLES = (
         _same_on_ranks,
         "ranks {ranks} of {b} were given the same examples",
         "tensorflow/tensorflow#56513",
-        has_sides=True,
         of_step="every worker was given the first shard's examples",
     ),
     Mistake(
@@ -174,7 +173,6 @@ EXAMPLES = (
         "{ranks} of {b} were given different examples, but hold parts of the same layers: under tensor parallelism, all "
         "ranks of a group need the same examples",
         "deepspeedai/DeepSpeed#7199",
-        has_sides=True,
     ),
     Mistake(
         "padded_sample_twice",
@@ -183,7 +181,6 @@ EXAMPLES = (
         "{b} repeats {more} of {a}'s{rank}{less}: a sampler pads its last batch, or an example is in the data or in a "
         "buffer twice",
         "mosaicml/composer#2218",
-        has_sides=True,
         of_step="the last example repeats the first: a sampler padded the batch",
     ),
     Mistake(
@@ -192,7 +189,6 @@ EXAMPLES = (
         _dropped,
         "{b} is missing {less} out of {a}'s {total}",
         "tensorflow/tensorflow#42146",
-        has_sides=True,
         of_step="the gradient of the last of {devices} shards is missing from the sum",
     ),
     Mistake(
@@ -202,7 +198,6 @@ EXAMPLES = (
         "{b} is given the examples of its own step {earlier} again, and {a} is not: the epoch repeats the order of an "
         "earlier one, as it does without set_epoch, or if a resumed run loses its epoch",
         "pytorch/pytorch#31771",
-        has_sides=True,
         of_step="the examples come in the order of the first epoch: no later epoch was shuffled again",
     ),
     Mistake(
@@ -211,7 +206,6 @@ EXAMPLES = (
         _last_dropped,
         "{a} takes a step on a batch of {less} where {b} leaves it out and goes on with the {usual} of {a}'s next step, as "
         "drop_last does with the last, incomplete batch of a pass",
-        has_sides=True,
     ),
     Mistake(
         "position_lost",
@@ -219,7 +213,6 @@ EXAMPLES = (
         _shifted,
         "{b} is given the examples of {a}'s {own}step {other}: its place in the data was lost or shifted",
         "huggingface/transformers#40245",
-        has_sides=True,
         of_step="the data started over where the run resumed: its position in them was lost",
     ),
     Mistake(
@@ -229,7 +222,6 @@ EXAMPLES = (
         "over all steps, {b} repeats {more} of {a}'s and is missing as many: its ranks shuffle with different seeds, or "
         "their shares overlap",
         "mlcommons/training#625",
-        has_sides=True,
     ),
     Mistake(
         "repeated_in_a_pass",
@@ -238,7 +230,6 @@ EXAMPLES = (
         "within one pass through its data (of a DataLoader, or an epoch of Keras), {b} is given {more} again, and {a} none: its "
         "workers all read the same data, its sampler repeats them, or the pass is longer than the data",
         "huggingface/datasets#3423",
-        has_sides=True,
     ),
     Mistake(
         "other_order",

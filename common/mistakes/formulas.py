@@ -190,7 +190,6 @@ STATE = (
         "the gradients are the same, but {b} corrects the bias of Adam's moments as if step {steps} of its count were "
         "step {counted}",
         "huggingface/transformers#40245",
-        has_sides=True,
         of_step="Adam's bias is corrected as if this were the first step",
     ),
     Mistake(
@@ -201,7 +200,6 @@ STATE = (
         "momentum or the moments of {b}'s optimizer are lost, as when a resumed run loads only its weights, or a Keras model "
         "is compiled again",
         "meta-pytorch/torchft#58",
-        has_sides=True,
         of_step="the optimizer state was lost before this step",
     ),
 )
@@ -213,7 +211,6 @@ FORMULAS = (
         _steps_of_microbatches,
         "the bias correction of {b} counts {counted} steps, and that of {a} {steps}: {b} counts each micro-batch as a step",
         "keras-team/keras#19990",
-        has_sides=True,
     ),
     Mistake(
         "no_bias_correction",
@@ -221,7 +218,6 @@ FORMULAS = (
         _no_bias_correction,
         "the gradients are the same, but {b} does not correct the bias of Adam's moments",
         "kozistr/pytorch_optimizer#160",
-        has_sides=True,
     ),
     *STATE,
     Mistake(
@@ -230,7 +226,6 @@ FORMULAS = (
         _bias_correction,
         "the gradients are the same, but every update of {b} is {ratio} times {a}'s: {b} {how}",
         "kozistr/pytorch_optimizer#305",
-        has_sides=True,
     ),
     Mistake(
         "decay_without_weight",
@@ -238,6 +233,5 @@ FORMULAS = (
         _decay_without_weight,
         "{b} subtracts lr x weight_decay ({unit}) from every weight, where {a} subtracts that times the weight",
         "jettify/pytorch-optimizer#454",
-        has_sides=True,
     ),
 )

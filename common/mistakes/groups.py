@@ -132,7 +132,6 @@ GROUPS = (
         _not_applied,
         "step {step} updates {names} in {a} alone: {b} updates {less} of the {more} groups of parameters that {a} does, as when "
         "an optimizer is not applied, another one is applied twice, or those weights are frozen",
-        has_sides=True,
     ),
 )
 STRAYS = (
@@ -142,7 +141,6 @@ STRAYS = (
         _added,
         "{count} of {total} gradients of {b} are {a}'s plus what the backward pass of an earlier step left there, one "
         "that updated other parameters: a `detach` is missing, or a `zero_grad` before this step's pass",
-        has_sides=True,
     ),
 )
 TURNS = (

@@ -64,7 +64,6 @@ MICROBATCHES = (
         "{b} sets its gradients to zero after {zeroed} of the {passes} backward passes of the step, and {a} after none: "
         "{b}'s update has only what came later",
         "allenai/open-instruct#1498",
-        has_sides=True,
     ),
     Mistake(
         "kept_between_calls",
@@ -73,7 +72,6 @@ MICROBATCHES = (
         "the optimizer of {b} calls its closure several times a step, and {count} of the calls of this step added their "
         "gradients to those of the call before: the closure does not set them to zero",
         "skorch-dev/skorch#636",
-        has_sides=True,
     ),
     Mistake(
         "loss_times",

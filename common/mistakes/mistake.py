@@ -25,9 +25,8 @@ class Mistake:
         name: The name of the mistake, which is also that of the oracle's mutant if there is one.
         phases: The phases in which two runs with this mistake may first differ.
         arithmetic: Checks whether a step shows the mistake.
-        sentence: The sentence that names it, with placeholders: `{a}` and `{b}` for the two runs if it has sides.
+        sentence: The sentence that names it, with placeholders: `{a}` and `{b}` for the two runs if it is a mistake of B.
         thread: The thread in which it was reported, as owner/repository#number; "" if no thread is known.
-        has_sides: Whether it is a mistake of B; it is then also tried with A and B swapped.
         of_step: A sentence about a step that the oracle took with this mistake, in which `{devices}` stands for the number of
             devices; "" if there is no such mutant.
     """
@@ -37,8 +36,12 @@ class Mistake:
     arithmetic: Arithmetic
     sentence: str
     thread: str = ""
-    has_sides: bool = False
     of_step: str = ""
+
+    @property
+    def has_sides(self) -> bool:
+        """Whether it is a mistake of B, and so is tried with A and B swapped as well."""
+        return "{a}" in self.sentence or "{b}" in self.sentence
 
 
 def spell(ratio: float) -> str:

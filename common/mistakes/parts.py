@@ -119,7 +119,6 @@ PARTS = (
         unexchanged,
         "the gradients of {which} differ between the ranks of {b}: they were not exchanged",
         "pytorch/pytorch#104336",
-        has_sides=True,
         of_step="the gradient is the first shard's own mean: the exchange between {devices} devices was forgotten",
     ),
     Mistake(
@@ -128,7 +127,6 @@ PARTS = (
         missing,
         "{what} in {a} alone: frozen, detached, missing, not reached or held by no optimizer in {b}",
         "pytorch/pytorch#69031",
-        has_sides=True,
     ),
     Mistake(
         "stale_gradient",
@@ -136,7 +134,6 @@ PARTS = (
         stale,
         "every gradient of {b} is that of the step before",
         "pytorch/pytorch#193061",
-        has_sides=True,
         of_step="it applied the gradient of the step before: the exchange lags by one step",
     ),
     Mistake(
@@ -145,7 +142,6 @@ PARTS = (
         kept,
         "every gradient of {b} is {a}'s plus that of a step before, which {a} clears and {b} does not: a `zero_grad` is missing",
         "pytorch/pytorch#47175",
-        has_sides=True,
     ),
     Mistake(
         "untied_head",
@@ -154,7 +150,6 @@ PARTS = (
         "only the gradient of {name} differs, and {b} has one more parameter of the same shape, {own}: the two are tied"
         " in {a}, and no longer in {b}",
         "facebookresearch/lingua#75",
-        has_sides=True,
         of_step="the tied table has only half of its gradient, that of the lookups: the head is no longer tied to it",
     ),
     Mistake(
@@ -183,7 +178,6 @@ AGAIN = (
         "{b} has no backward pass of its own at this step: it updates its weights once more with the gradients of the "
         "step before",
         "mzolfaghari/ECO-pytorch#1",
-        has_sides=True,
     ),
 )
 """Mistakes of steps without a schedule or examples, which are tried first."""

@@ -192,7 +192,6 @@ HYPER = (
         _late,
         "from step {step} on, {b} uses the learning rate that {a} used one step earlier: its schedule lags by one step",
         "huggingface/transformers#34053",
-        has_sides=True,
         of_step="it used the learning rate of the step before: the schedule lags by one step",
     ),
     Mistake(
@@ -201,7 +200,6 @@ HYPER = (
         _restarted,
         "from step {step} on, {b} uses {times}the learning rates with which {who} began: its schedule has started "
         "over, or is missing, as when a resumed run does not restore its state",
-        has_sides=True,
     ),
     Mistake(
         "schedule_runs_n_times",
@@ -209,7 +207,6 @@ HYPER = (
         _schedule,
         "{b}'s schedule runs {times} times as fast: its learning rate at step k is {a}'s at step {times} x k",
         "huggingface/accelerate#2142",
-        has_sides=True,
         of_step="the schedule runs {devices} times per step",
     ),
     Mistake(
@@ -219,7 +216,6 @@ HYPER = (
         "from step {step} on, {b} uses the learning rate that {a} uses {ahead} later: its schedule began earlier, "
         "or noticed earlier that a loss no longer falls",
         "microsoft/Swin-Transformer#277",
-        has_sides=True,
     ),
-    Mistake("other_hyperparameter", ("hyper-parameters",), _other_scalar, "{what}", ""),
+    Mistake("other_hyperparameter", ("hyper-parameters",), _other_scalar, "{what}"),
 )

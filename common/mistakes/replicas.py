@@ -45,7 +45,6 @@ BY_RANK = (
         _scalars_by_rank,
         "the value of {names} on rank {ranks} of {b} differs from that on the other ranks",
         "pytorch/pytorch#136009",
-        has_sides=True,
     ),
     Mistake(
         "skipped_on_one_rank",
@@ -53,7 +52,6 @@ BY_RANK = (
         _skipped,
         "the gradient scaler of {b} skipped the update on some ranks only (rank {ranks} differed from the others)",
         "pytorch/pytorch#115710",
-        has_sides=True,
         of_step="one of {devices} ranks skipped the step that the others took: its shards did not move",
     ),
 )
@@ -64,6 +62,5 @@ REPLICAS = (
         _weights,
         "rank {ranks} of {b} has other values in {count} than the other ranks, from the same gradients: the update "
         "differs by rank",
-        has_sides=True,
     ),
 )

@@ -70,7 +70,6 @@ MODE = (
         "the model of {b} is in evaluation mode, where dropout does nothing and running statistics stand still: its call of "
         "model.train() is missing",
         "fartashf/vsepp#4",
-        has_sides=True,
     ),
 )
 TARGETS = (
@@ -86,7 +85,6 @@ TARGETS = (
         ("loss",),
         _class_weights,
         "examples, weights and all targets that are recorded are the same, but {what}",
-        "",
     ),
     Mistake(
         "other_loss",

@@ -126,7 +126,6 @@ FOLLOWED = (
         "weights of another network ({names}), which no gradient updates, {how} in {b} since the step before, and what is "
         "computed with them differs: a target network, a teacher or an average of the weights, with another decay, or updated at "
         "another time or not at all",
-        has_sides=True,
     ),
 )
 """Mistakes of scripts that write followers between updates, and train on their outputs."""
@@ -144,7 +143,6 @@ UPDATES = (
         _drifts,
         "in {b}, the update moved {names} without a gradient; in {a}, it did not",
         "pytorch/pytorch#128949",
-        has_sides=True,
     ),
     Mistake(
         "weights_do_not_move",
@@ -152,7 +150,6 @@ UPDATES = (
         _does_not_move,
         "the gradients are the same, but in {b} {names} stood still: the optimizer holds other tensors",
         "huggingface/accelerate#2665",
-        has_sides=True,
     ),
     Mistake(
         "frozen_statistics_move",
@@ -160,7 +157,6 @@ UPDATES = (
         _statistics_move,
         "the statistics {names} stand still in {a}, but move in {b}",
         "keras-team/keras#7085",
-        has_sides=True,
     ),
     Mistake(
         "unbiased_statistics",
@@ -168,7 +164,6 @@ UPDATES = (
         _unbiased,
         "only running variances differ ({names}): in {b} they move by sums of squares over n - 1, and in {a} over n (n is "
         "{counts}): batch normalization of PyTorch takes n - 1, and that of Keras n",
-        has_sides=True,
     ),
     Mistake(
         "other_statistics",

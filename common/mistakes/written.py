@@ -74,7 +74,6 @@ MOVED_WITHIN = (
         _does_not_move,
         "{a} moves its weights within the step before another backward pass, as sharpness-aware minimization (SAM) does, and {b} "
         "{how}",
-        has_sides=True,
     ),
 )
 WRITTEN = (
@@ -83,7 +82,6 @@ WRITTEN = (
         ("loss", "update"),
         _writes,
         "the script of {b} alone wrote weights {when}: {tensors} changed",
-        has_sides=True,
     ),
     Mistake(
         "weights_written_otherwise",

@@ -63,7 +63,6 @@ STILL = (
         _stand_still,
         "{shown}, and the running statistics {names} stand still in {b}, which normalizes by them: its layers are frozen, or it "
         "is called as in evaluation{also}",
-        has_sides=True,
     ),
 )
 """Mistakes to report if no factor explains all gradients, before less certain ones."""
