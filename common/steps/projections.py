@@ -16,7 +16,6 @@ References:
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 
@@ -65,15 +64,16 @@ def signs(dim: int, start: int, size: int) -> np.ndarray:
     """
     index = np.arange(start, start + size, dtype=np.uint64)[:, None]
     salt = np.arange(1, PROJECTIONS + 1, dtype=np.uint64) * np.uint64(0x9E3779B1) + np.uint64(dim * 0x85EBCA77)
-    mixed = (index * np.uint64(0xC2B2AE3D) + salt) & np.uint64(0xFFFFFFFF)
+    found = mixed((index * np.uint64(0xC2B2AE3D) + salt) & np.uint64(0xFFFFFFFF))
+    found ^= found >> np.uint64(16)
+    return np.where(found & np.uint64(1), np.float32(1), np.float32(-1))
+
+
+def mixed(numbers: np.ndarray) -> np.ndarray:
+    """Mixes the bits of 32-bit numbers, which are stored in uint64."""
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-        mixed = ((mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)) & np.uint64(0xFFFFFFFF)
-    mixed ^= mixed >> np.uint64(16)
-    return np.where(mixed & np.uint64(1), np.float32(1), np.float32(-1))
-
-
-_kept_signs = functools.lru_cache(64)(signs)
-"""A cached `signs`, for the few tensors that are projected here repeatedly."""
+        numbers = ((numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)) & np.uint64(0xFFFFFFFF)
+    return numbers
 
 
 def as_matrix(shape: Sequence[int]) -> tuple[int, int]:
@@ -82,18 +82,15 @@ def as_matrix(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def blocks(piece: Piece) -> list[tuple[int, int, int, int]]:
-    """Returns the rectangles of the matrix that make up a piece, in the order of its elements.
+    """Returns the rectangles of the matrix that make up a range of the flattened tensor, in the order of its elements.
 
     Args:
-        piece: A range of the flattened tensor, or a block along the first dim, or along any one other dim.
+        piece: The range.
 
     Returns:
-        For each rectangle: its first row, number of rows, first column, number of columns. Columns that are not adjacent make
-            several rectangles of one row each.
+        For each rectangle: its first row, number of rows, first column, number of columns.
     """
     _, columns = as_matrix(piece.shape)
-    if not piece.is_flat:
-        return _of_dims(piece, columns)
     (start,), (size,) = piece.start, piece.size
     found, end = [], start + size
     while start < end:
@@ -107,45 +104,6 @@ def blocks(piece: Piece) -> list[tuple[int, int, int, int]]:
             found.append((row, 1, column, length))
             start += length
     return found
-
-
-def _of_dims(piece: Piece, columns: int) -> list[tuple[int, int, int, int]]:
-    if not piece.shape:
-        return [(0, 1, 0, 1)]
-    if 0 in piece.size:
-        return []
-    row, rows = piece.start[0], piece.size[0]
-    inner, before = piece.size[1:], piece.start[1:]
-    if inner == piece.shape[1:]:
-        return [(row, rows, 0, columns)]
-    index = (
-        np.arange(columns)
-        .reshape(piece.shape[1:])[tuple(slice(first, first + size) for first, size in zip(before, inner, strict=True))]
-        .ravel()
-    )
-    borders = np.flatnonzero(np.diff(index) != 1) + 1
-    runs = [(int(run[0]), len(run)) for run in np.split(index, borders)]
-    if len(runs) == 1:
-        return [(row, rows, *runs[0])]
-    return [(each, 1, *run) for each in range(row, row + rows) for run in runs]
-
-
-def project(values: np.ndarray, piece: Piece | None = None) -> np.ndarray:
-    """Projects a tensor, or a piece of one. This is the specification against which the mirrors are tested.
-
-    Args:
-        values: The piece, of any float dtype.
-        piece: The piece; by default the whole tensor.
-
-    Returns:
-        float64 [PROJECTIONS].
-    """
-    flat, total, taken = values.astype(np.float64).ravel(), np.zeros(PROJECTIONS), 0
-    for row, rows, column, columns in blocks(piece or Piece.whole(values.shape)):
-        block = flat[taken : taken + rows * columns].reshape(rows, columns)
-        total += np.einsum("ij,ik,jk->k", block, _kept_signs(0, row, rows), _kept_signs(1, column, columns))
-        taken += rows * columns
-    return total
 
 
 def sum_of_bits(values: np.ndarray) -> int:

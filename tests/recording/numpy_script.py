@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from samestep.common.files.writing import create
-from samestep.common.steps.projections import PROJECTIONS, Piece, project, sum_of_bits
+from samestep.common.steps.projections import PROJECTIONS, Piece, sum_of_bits
 from samestep.common.steps.record import (
     SCHEMA,
     RecordedStep,
@@ -23,6 +23,7 @@ from samestep.common.steps.record import (
     stats_dtype,
     step_frame,
 )
+from tests.recording.projecting import project
 
 INPUTS, HIDDEN, CLASSES = 12, 16, 5
 SHAPES = {

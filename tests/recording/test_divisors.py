@@ -11,10 +11,11 @@ from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.judging.recorded.yardstick import measure
-from samestep.common.steps.projections import project, sum_of_bits
+from samestep.common.steps.projections import sum_of_bits
 from samestep.common.steps.recorded_run import RecordedRun
 from tests.recording.judged import reruns_of, run_of
 from tests.recording.numpy_script import SHAPES, Script
+from tests.recording.projecting import project
 
 NAME, N, SHORT = "net.running_mean", 48, 3
 """The buffer that is made a running variance; n of all batches, and the step whose batch is cut to half of it."""

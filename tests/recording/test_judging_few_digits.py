@@ -16,13 +16,14 @@ from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.sensitivity import SHOWN
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.judging.recorded.yardstick import Yardstick
-from samestep.common.steps.projections import PROJECTIONS, project
+from samestep.common.steps.projections import PROJECTIONS
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
 from samestep.experiments.printing.diff_report import facts_of_diff
 from samestep.experiments.recording.diffing import Diffed
 from samestep.experiments.recording.reruns import Reruns
 from tests.recording.judged import run_of
 from tests.recording.numpy_script import Script, _bf16, run
+from tests.recording.projecting import project
 
 NOTHING = "nothing that was recorded differs: every loss, gradient and update of B is that of A"
 

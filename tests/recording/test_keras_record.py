@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.steps.projections import project, sum_of_bits
+from samestep.common.steps.projections import sum_of_bits
 from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file, rank_files
 from samestep.common.steps.rows import hash_rows
 from samestep.experiments.recording.facts import facts_of
 from tests.cells import slow, takes_slow_tests
+from tests.recording.projecting import project
 from tests.recording.records import ROOT, run_forked
 from tests.sharing import made_once
 

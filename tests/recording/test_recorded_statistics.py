@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from samestep.common.steps.joined_ranks import JoinedRanks
 from samestep.common.steps.keras.variable_layout import layout_of
-from samestep.common.steps.projections import Piece, project, sum_of_bits
+from samestep.common.steps.projections import Piece, sum_of_bits
 from samestep.common.steps.record import SCHEMA, RecordedStep, RecordedTensor, RecordHeader, header_frame
+from tests.recording.projecting import project
 
 SHAPES = st.lists(st.integers(1, 5), max_size=4).map(tuple)
 

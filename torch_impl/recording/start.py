@@ -11,14 +11,14 @@ from torch import nn
 
 from samestep.common.files.arrays import read_arrays, save_arrays
 from samestep.common.files.writing import replacing
-from samestep.common.steps.projections import Piece, as_matrix, blocks
+from samestep.common.steps.projections import Piece, mixed
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.dtypes import dtype_of_products
 from samestep.torch_impl.recording.places import rank_and_world
 from samestep.torch_impl.recording.tensors import find_tensors
 from samestep.torch_impl.recording.tracked_tensor import TrackedTensor
 
-_ODD, _MIX = 0x9E3779B1, 0x85EBCA6B
+_ODD = 0x9E3779B1
 
 
 def start_with(recorder: Recorder, called: Iterable[nn.Module], leaves: Sequence[TrackedTensor]) -> None:
@@ -93,13 +93,8 @@ def signs_of(piece: Piece, seed: int) -> np.ndarray:
         piece: The piece, whose numbers get signs by their positions in the whole tensor.
         seed: The seed from which the signs are drawn.
     """
-    _, columns = as_matrix(piece.shape)
-    parts = [
-        ((row + np.arange(rows))[:, None] * columns + column + np.arange(width)).ravel()
-        for row, rows, column, width in blocks(piece)
-    ]
-    index = np.concatenate(parts or [np.zeros(0, np.int64)]).astype(np.uint64)
-    mixed = (index * np.uint64(_ODD) + np.uint64(seed & 0xFFFFFFFF)) & np.uint64(0xFFFFFFFF)
-    for shift, factor in ((16, _MIX), (13, 0xC2B2AE35)):
-        mixed = ((mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)) & np.uint64(0xFFFFFFFF)
-    return np.where((mixed >> np.uint64(15)) & np.uint64(1), 1.0, -1.0)
+    index, lengths = np.zeros((), np.uint64), (1,) if piece.is_flat else piece.shape
+    for length, start, size in zip(lengths, piece.start, piece.size, strict=True):
+        index = index[..., None] * np.uint64(length) + np.arange(start, start + size, dtype=np.uint64)
+    found = mixed((index.ravel() * np.uint64(_ODD) + np.uint64(seed & 0xFFFFFFFF)) & np.uint64(0xFFFFFFFF))
+    return np.where((found >> np.uint64(15)) & np.uint64(1), 1.0, -1.0)

@@ -9,7 +9,7 @@ import pytest
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
-from samestep.common.steps.projections import project
+from tests.recording.projecting import project
 
 ADAM = {"betas.0": 0.9, "betas.1": 0.999, "eps": 1e-7}
 RHO = {"rho": 0.95, "eps": 1e-7}

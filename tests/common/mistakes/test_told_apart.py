@@ -9,7 +9,7 @@ from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
 from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_VALUE, EPSILON_BEFORE
-from samestep.common.steps.projections import project
+from tests.recording.projecting import project
 
 SIDE = Side(1, 2, 2, 1.0, (0.9, 1.1), {0: (1, 2)}, {"lr": 0.1, "weight_decay": 0.5}, (), (), False, ())
 DRAWN = np.random.default_rng(0).normal(size=(4, 8))
