@@ -38,7 +38,7 @@ def attribute(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attribution
         The cause; or the verdict's own reason if there is no suspect.
     """
     short = _shortened(run, first)
-    if (rounding := _rounding(run)) and _off(short, rerun) <= LOSS_BOUND[short.dtype]:
+    if (rounding := _rounding(run)) and _apart(short, reference_of(short), rerun) <= LOSS_BOUND[short.dtype]:
         return Attribution(
             f"{parity.reason}; without {rounding} its {_first(short.steps - first)} {parity.reference}'s"
         )
@@ -119,7 +119,7 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], size: str, rerun: Rerun
     what = " and ".join([*(suspect.what for suspect in suspects), mixing])
     blame = functools.partial(blame_model, f"{_ON_SHARDS} {what}", size)
     switched = "".join(f"with these {each.remedy}, " for each in suspects)
-    left = _apart(rerun.steps(run).losses, rerun.steps(one).losses, run.dtype)
+    left = _apart(run, one, rerun)
     if left <= LOSS_BOUND[run.dtype]:
         same = f"{one.name} with --accumulation-steps {shards} mixes the same examples, and is {left:.0e} from it"
         return blame(f"{switched}{same}")
@@ -127,7 +127,7 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], size: str, rerun: Rerun
         return None
     # A loss that gathers from all devices mixes their shards within each micro-batch, which no run on one device does.
     whole, one = (dataclasses.replace(each, techniques=each.techniques.in_passes(1)) for each in (run, one))
-    left = _apart(rerun.steps(whole).losses, rerun.steps(one).losses, run.dtype)
+    left = _apart(whole, one, rerun)
     if left > LOSS_BOUND[run.dtype]:
         return None
     return blame(f"{switched}without --accumulation-steps, {run.name} is {left:.0e} from {one.name}")
@@ -167,7 +167,8 @@ def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun) -> Attri
     short = dataclasses.replace(
         short, techniques=without("replaces_code", short.techniques)
     )  # compiling once is enough
-    left = 0.0 if short.described() == reference_of(short).described() else _off(short, rerun)
+    reference = reference_of(short)
+    left = 0.0 if short.described() == reference.described() else _apart(short, reference, rerun)
     if left <= LOSS_BOUND[short.dtype]:
         return None
     reason = (
@@ -183,8 +184,7 @@ def _blame_port(short: Run, rerun: Rerun) -> str | None:
     if short.workload.model.facts.counterpart is None:
         return None
     one = without_counterpart(short)
-    is_itself = short.described() == one.described()
-    left = 0.0 if is_itself else _apart(rerun.steps(short).losses, rerun.steps(one).losses, short.dtype)
+    left = 0.0 if short.described() == one.described() else _apart(short, one, rerun)
     if left > LOSS_BOUND[short.dtype]:
         return None
     return (
@@ -219,13 +219,10 @@ def _without(run: Run, *suspects: Suspect) -> Run:
 
 def _left(run: Run, rerun: Rerun) -> float:
     """Returns how far a run is from its own model on one device, both repeated; a torch reference would add the port's share."""
-    return _apart(rerun.steps(run).losses, rerun.steps(without_counterpart(run)).losses, run.dtype)
+    return _apart(run, without_counterpart(run), rerun)
 
 
-def _off(run: Run, rerun: Rerun) -> float:
-    """Returns how far a run is from its reference, both repeated."""
-    return _apart(rerun.steps(run).losses, rerun.steps(reference_of(run)).losses, run.dtype)
-
-
-def _apart(losses: Sequence[float], wanted: Sequence[float], dtype: str) -> float:
-    return max(deviation(loss, other, dtype) for loss, other in zip(losses, wanted, strict=True))
+def _apart(run: Run, other: Run, rerun: Rerun) -> float:
+    """Returns how far a run is from another one, both repeated."""
+    pairs = zip(rerun.steps(run).losses, rerun.steps(other).losses, strict=True)
+    return max(deviation(loss, wanted, run.dtype) for loss, wanted in pairs)
