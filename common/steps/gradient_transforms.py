@@ -78,8 +78,3 @@ def of_all_ranks(scalars: Sequence[Mapping[str, float]]) -> dict[str, float]:
     if found.pop(CLIP_PART, None) is not None and all(CLIP_PART in each for each in scalars):
         found[CLIP_NORM] = math.hypot(*(each[CLIP_PART] for each in scalars))
     return found
-
-
-def is_transformed(scalars: Mapping[str, float]) -> bool:
-    """Returns whether a step may have changed the norm of its gradient."""
-    return CLIP_NORM in scalars

@@ -107,7 +107,6 @@ class JoinedRanks:
             targets=_of_ranks([step.targets for step in steps]),
             scalars=of_all_ranks([step.scalars for step in steps]),
             is_skipped=first.is_skipped,
-            is_evaluated="evaluated_calls" in first.counts,
             counts=first.counts,
             class_weights=frozenset(s.counts.get("class_weights", 0) for s in steps if "target_kinds" in s.counts),
             arguments=[step.arguments for step in steps],

@@ -57,17 +57,13 @@ class Step:
 
     Attributes:
         number: The number of the step, counted from 0 at the start of training, across attempts and continued runs.
-        attempt: The attempt at the run that took it, from 1.
         loss: The GLOBAL mean loss.
         batch: The digest of the step's examples; None if it was not computed.
-        scalars: The learning rate, by name.
     """
 
     number: int
-    attempt: int
     loss: float
     batch: int | None
-    scalars: Mapping[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,8 +94,7 @@ class Window:
     def steps(self) -> Iterator[Step]:
         """Yields its steps, one by one."""
         for index, loss in enumerate(self.losses):
-            scalars = {name: values[index] for name, values in self.scalars.items()}
-            yield Step(self.first + index, self.attempt, loss, self.batches[index] if self.batches else None, scalars)
+            yield Step(self.first + index, loss, self.batches[index] if self.batches else None)
 
     def until(self, step: int) -> "Window":
         """Returns a window with the steps before a given one and their share of the seconds, which is equal for all steps."""

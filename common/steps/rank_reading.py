@@ -23,6 +23,7 @@ from samestep.common.steps.record import (
     RecordedStep,
     RecordedTensor,
     RecordHeader,
+    absent,
     size_of,
     stats_dtype,
 )
@@ -227,7 +228,6 @@ def _stats(
     split = dict(zip(phases, np.frombuffer(array, dtype, offset=start).reshape(len(phases), size), strict=True))
     if size == num_tensors:
         return split  # type: ignore[return-value]
-    absent = np.zeros(num_tensors - size, dtype)
-    absent["projections"], absent["square"] = np.nan, np.nan
-    later = {"weight": added[len(added) - len(absent) :]}
-    return {phase: np.concatenate([rows, later.get(phase, absent)]) for phase, rows in split.items()}  # type: ignore[misc]
+    lacking = absent(num_tensors - size, dtype)
+    later = {"weight": added[len(added) - len(lacking) :]}
+    return {phase: np.concatenate([rows, later.get(phase, lacking)]) for phase, rows in split.items()}  # type: ignore[misc]

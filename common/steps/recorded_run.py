@@ -111,7 +111,6 @@ class RunStep:
         sums: What was recorded of the tensors; None if the tensors of the step were not recorded.
         splits: Ranks that differ although they should not.
         targets: The hashes of each rank's examples with their targets; None if unknown.
-        is_evaluated: Whether the model was in evaluation mode.
         counts: As `RecordedStep.counts` of the first rank.
         class_weights: For each rank with a loss that has targets, a hash of the class weights; 0 if it has none.
         arguments: The arguments of each rank's examples, as in `RecordedStep.arguments`.
@@ -127,7 +126,6 @@ class RunStep:
     sums: Mapping[Phase, Sums] | None = None
     splits: tuple[RankSplit, ...] = ()
     targets: Mapping[int, tuple[int, ...]] | None = None
-    is_evaluated: bool = False
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     class_weights: frozenset[int] = frozenset()
     arguments: Sequence[Mapping[str, bytes]] = ()

@@ -132,7 +132,7 @@ def test_evaluation_mode_is_named_only_where_nothing_explains_more(name: str) ->
     """A factor, a clipping or a decay explains every number; the mode and other targets say only that they differ."""
     a = Script(**common_of(name))
     one, other = (run_of(each) for each in (a, dataclasses.replace(a, **MADE[name], mistake=name)))
-    steps = [dataclasses.replace(step, is_evaluated=step.number >= 0) for step in other.steps]
+    steps = [dataclasses.replace(step, counts={**step.counts, "evaluated_calls": 1}) for step in other.steps]
     pairing = pair(one, other)
     reruns = reruns_of(a)
     verdict = judge(one, dataclasses.replace(other, steps=steps), measure(one, reruns, pairing))

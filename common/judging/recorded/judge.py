@@ -68,7 +68,7 @@ def _judge(
             f"one of {a.name} and {b.name} is a record in float64 and the other is not; record both alike."
         )
     walk = Walk(a, b, yardstick)
-    past = Past(a.header.world, walk.pairing, 0), Past(b.header.world, walk.pairing, 1)
+    past = Past(walk.pairing, 0), Past(walk.pairing, 1)
     seen, unsure = Seen(), None
     for one, other in walk.steps():
         past[0].note(one)

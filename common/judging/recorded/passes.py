@@ -77,7 +77,7 @@ def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
         walk: The walk over both runs.
         evidence: The evidence of the step.
     """
-    past = Past(1, walk.pairing, 0), Past(1, walk.pairing, 1)
+    past = Past(walk.pairing, 0), Past(walk.pairing, 1)
     given = collections.Counter[int](), collections.Counter[int]()
     passes = DataPasses(evidence.step), DataPasses(evidence.step)
     is_known, following = True, [None, None]  # type: bool, list[collections.Counter[int] | None]

@@ -64,7 +64,6 @@ class Past:
     """What one run did before a step.
 
     Attributes:
-        world: Its number of processes.
         pairing: The pairing of the tensors of both runs.
         side: 0 if the run is A, 1 if it is B.
         usual_passes: The largest number of backward passes in a step so far.
@@ -76,7 +75,6 @@ class Past:
         examples: The examples of all steps.
     """
 
-    world: int
     pairing: Pairing
     side: int
     usual_passes: int = 0

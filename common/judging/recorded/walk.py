@@ -99,17 +99,16 @@ class Walk:
             return None
         ours, theirs = self.pairing.of(one.sums[phase], 0), self.pairing.of(other.sums[phase], 1)
         scale, apart = self.yardstick.of(one.number, phase, ours), apart_of(ours, theirs)
+        if phase == "gradient" and one.is_skipped and other.is_skipped:
+            apart[np.isinf(apart)] = 0.0  # sums of overflowed gradients differ
         if phase == "weight":
             differs = (apart > scale.same * scale.rounding) & (apart < np.inf)
             apart[self._moved_earlier((ours, theirs), apart, differs)] = 0.0
-        if phase == "gradient" and one.is_skipped and other.is_skipped:
-            apart[np.isinf(apart)] = 0.0  # sums of overflowed gradients differ
-        if phase == "weight" and self.begun is not None:
-            apart[self.begun.are_unmoved(ours, theirs)] = 0.0
-        if phase == "weight":
+            if self.begun is not None:
+                apart[self.begun.are_unmoved(ours, theirs)] = 0.0
             scale = self._weight_rounding.scaled(scale, one, (ours, theirs), self.compare("gradient", one, other))
-        if phase == "weight" and self.divisors is not None:
-            apart[self.divisors.explain(one.number, ours, theirs, scale.rounding, scale.same)] = 0.0
+            if self.divisors is not None:
+                apart[self.divisors.explain(one.number, ours, theirs, scale.rounding, scale.same)] = 0.0
         return ComparedTensors(ours, theirs, scale, apart, multiples(apart, scale.rounding))
 
     def _moved_earlier(self, now: tuple[Sums, Sums], apart: np.ndarray, differs: np.ndarray) -> np.ndarray:
@@ -154,7 +153,7 @@ class Walk:
 
     def _side(self, side: int, step: RunStep, past: Past) -> Side:
         run = (self.a, self.b)[side]
-        own = past.world, step.passes, past.usual_passes, step.loss, step.parts, step.rows, step.scalars
+        own = run.header.world, step.passes, past.usual_passes, step.loss, step.parts, step.rows, step.scalars
         return Side(
             *own,
             past.rates,
@@ -163,7 +162,7 @@ class Walk:
             step.splits if side == 0 else self._named_as_of_a(step),
             targets=step.targeted,
             only=self.pairing.only(run.tensors, side),
-            is_evaluated=step.is_evaluated,
+            is_evaluated="evaluated_calls" in step.counts,
             begins_pass=bool(step.counts.get("data_passes")),
             written=step.counts.get("written_tensors", 0),
             trained_alone=(*self.trained_alone(step, side),),

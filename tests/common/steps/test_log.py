@@ -29,7 +29,7 @@ def test_a_log_reads_as_what_it_was(tmp_path: Path) -> None:
     log = read_log(tmp_path)
     assert log == Log(dataclasses.replace(HEADER), (FIRST, SECOND))
     assert (log.first, log.losses, log.seconds) == (0, (1.0, 0.9, 0.8, 0.7), 0.75)
-    assert list(log.steps())[1] == Step(1, 1, 0.9, 7, {"learning_rate": 0.2})
+    assert list(log.steps())[1] == Step(1, 0.9, 7)
 
 
 def test_every_line_has_what_users_read_of_it(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_an_attempt_goes_on_where_it_starts_and_the_file_keeps_what_was_before(t
     assert (tmp_path / METRICS).read_bytes().startswith(before)
     log = read_log(tmp_path)
     assert log.losses == (1.0, 0.85, 0.75, 0.65, 0.6)
-    assert [step.attempt for step in log.steps()] == [1, 2, 2, 2, 2]
+    assert [window.attempt for window in log.windows for _ in window.losses] == [1, 2, 2, 2, 2]
     assert [step.batch for step in log.steps()] == [2**64 - 1, 3, 4, 5, 6]
     assert log.seconds == 0.25 + 0.75
 
