@@ -71,8 +71,3 @@ def share_interval(shares: Sequence[float]) -> tuple[float, float] | None:
         return None
     _, low, high = mean_interval(shares)
     return max(0.0, low), min(1.0, high)
-
-
-def amdahl_limit(share: float) -> float | None:
-    """Returns the speed-up that no number of devices exceeds; None if there is no limit."""
-    return 1 / share if share > 0 else None

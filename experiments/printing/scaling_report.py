@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from samestep.common.errors import count, percent
-from samestep.common.judging.scaling_fit import LEAST_POINTS, amdahl_limit
+from samestep.common.judging.scaling_fit import LEAST_POINTS
 from samestep.experiments.comparing.quantities import SPEED
 from samestep.experiments.comparing.scaling import EXPECTED, Scaling, ScalingPoint
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
@@ -140,5 +140,6 @@ def explain_fit(found: Scaling) -> str:
     between = " (one round, so no interval)" if low is None else f" [{percent(low, 1)}..{percent(high or 0, 1)}]"
     told = f"{found.name}: {percent(found.serial_share, 1)}{between} of a step is serial"
     told += f", by {whose} formula fitted to {counts} devices"
-    limit = amdahl_limit(low) if low and found.kind == "strong" else None
-    return told + (f", so no number of devices is more than {spell_ratio(limit)} as fast as one" if limit else "")
+    if not low or found.kind != "strong":
+        return told
+    return f"{told}, so no number of devices is more than {spell_ratio(1 / low)} as fast as one"

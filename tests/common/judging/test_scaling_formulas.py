@@ -2,7 +2,7 @@
 
 import pytest
 
-from samestep.common.judging.scaling_fit import TEXTBOOK, amdahl_limit, amdahl_share, gustafson_share, share_interval
+from samestep.common.judging.scaling_fit import TEXTBOOK, amdahl_share, gustafson_share, share_interval
 
 SHARES = (0.0, 0.05, 0.3, 1.0)
 
@@ -39,10 +39,6 @@ def test_an_interval_of_shares_stays_between_nothing_and_all() -> None:
     assert share_interval([0.1]) is None
     assert share_interval([0.2, 0.2, 0.2]) == pytest.approx((0.2, 0.2))
     assert share_interval([0.0, 0.5]) == (0.0, 1.0)
-
-
-def test_the_limit_is_one_over_the_share() -> None:
-    assert (amdahl_limit(0.25), amdahl_limit(0.0)) == (4.0, None)
 
 
 def test_the_textbooks_figures_are_nearly_linear() -> None:
