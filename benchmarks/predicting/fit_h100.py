@@ -15,9 +15,11 @@ from scipy.optimize import least_squares
 from benchmarks.predicting.fit_machine import write_constants
 from samestep.common.errors import percent
 from samestep.common.seconds.machine import machines
-from samestep.common.seconds.published_rows import H100, LEFT_OUT, PublishedStep, on_h100, published_steps
+from samestep.common.seconds.published_rows import LEFT_OUT, PublishedStep, on_h100, published_steps
 from samestep.common.seconds.validation import score
 
+H100 = ("h100-80gb", "h100-96gb")
+"""The machines whose shares are fitted to llm-foundry's steps."""
 FITTED = ("matrix_share", "memory_share")
 SCALE = 0.1
 """The error above which a step counts less than quadratically."""

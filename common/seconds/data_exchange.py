@@ -91,14 +91,9 @@ def _halves(
 
 def _added(links: Links, computed: float, passes: Computed, machine: Machine) -> float:
     """Returns the seconds by which exchanges prolong a pass that computes at the same time."""
-    slower = _EXCHANGE_PROCESSORS / machine.processors
+    slower, share = _EXCHANGE_PROCESSORS / machine.processors, computed / (passes.forward + passes.backward)
     added = [0.0]
     for link, seconds in links.items():
-        others = sum(busy for other, busy in passes.links.items() if other != link) * _share(computed, passes)
+        others = sum(busy for other, busy in passes.links.items() if other != link) * share
         added.append(max(seconds / (passes.layers + 1), seconds * slower, seconds - computed - others))
     return max(added)
-
-
-def _share(computed: float, passes: Computed) -> float:
-    """Returns the share of one pass in the time of both."""
-    return computed / (passes.forward + passes.backward)

@@ -38,8 +38,6 @@ def all_reduce_seconds(machine: Machine, size: float, ranks: int, stride: int = 
         ranks: The number of ranks that take part.
         stride: The distance between two neighbours, in ranks; the ranks between them run all-reduces at the same time.
     """
-    if ranks == 1:
-        return 0.0
     rate = machine.node_bytes_per_second * machine.node_share
     if spans_nodes(machine, ranks, stride):
         groups = min(stride, machine.gpus_per_node)
@@ -73,8 +71,6 @@ def all_to_all_seconds(machine: Machine, size: float, ranks: int, stride: int = 
         ranks: The number of ranks that take part.
         stride: The distance between two neighbours, in ranks; the ranks between them exchange at the same time.
     """
-    if ranks == 1:
-        return 0.0
     inside = min(ranks, max(1, machine.gpus_per_node // stride))
     within = (inside - 1) / ranks * size / (machine.node_bytes_per_second * machine.node_share)
     outside = (ranks - inside) / ranks * size * machine.gpus_per_node

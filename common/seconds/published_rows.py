@@ -23,8 +23,6 @@ from samestep.common.seconds.validation import Compared
 from samestep.common.workload.models.block_sizes import BlockSizes
 
 _FOLDER = Path(__file__).parent / "published"
-H100 = ("h100-80gb", "h100-96gb")
-"""The machines whose shares are fitted to llm-foundry's steps."""
 LEFT_OUT = _FOLDER / "left-out.toml"
 CAUSES = _FOLDER / "causes.toml"
 """Table -> figure whose prediction is far off -> why."""
@@ -37,8 +35,7 @@ _FIRST_FLASH_ATTENTION = 0.5
 
 
 def _lines(name: str) -> Iterator[Mapping[str, str]]:
-    with io.StringIO(read_text(_FOLDER / f"{name}.csv"), newline="") as file:
-        yield from csv.DictReader(file)
+    return csv.DictReader(io.StringIO(read_text(_FOLDER / f"{name}.csv"), newline=""))
 
 
 def _numbers(line: Mapping[str, str], names: str) -> FieldValues:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from samestep.common.axes.used import hooks_of
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
-from samestep.common.mesh import AXES, SPLITS_MODEL, Dimension, Mesh, divisors
+from samestep.common.mesh import AXES, SPLITS_MODEL, Mesh, divisors
 from samestep.common.request import StrategyOptions
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import flags_of
@@ -26,7 +26,6 @@ class RankedStrategy:
         strategy: Its name.
         in_shards: Whether devices with different examples hold shards of the parameters; otherwise they are replicas.
         sharding: What is sharded among them: 1 the optimizer state, 2 also gradients, 3 also parameters.
-        cut: The dimension that must be split for the composition to differ from the strategy's layout; None if it always does.
         shards_optimizer: Whether the row gets `--shard-optimizer`.
         composed: What it adds to the strategy, if no strategy here runs that; "" for the strategy itself.
         about: Who runs it, and how.
@@ -37,7 +36,6 @@ class RankedStrategy:
     sharding: int = 0
     composed: str = ""
     about: str = ""
-    cut: Dimension | None = None
     shards_optimizer: bool = False
 
     @property
@@ -73,7 +71,6 @@ SHARDED_EXPERTS = RankedStrategy(
     3,
     composed="ep",
     about="torchtitan does, with experts along expert and everything else sharded over that axis as well",
-    cut="stacked",
 )
 COMPOSED = (MEGATRON, SHARDED_EXPERTS)
 ROWS = (ONE, *WHOLE, *ALONE, POSITIONS, EXPERTS, SPREAD, *SPLIT)
@@ -171,13 +168,13 @@ def _rows(split: Mesh, replicas: int, keep: Mapping[str, int], is_wide: bool) ->
         yield from ((FULLY, size) for size in divisors(replicas) if 1 < size < replicas)  # HSDP
         return
     beside = split.batch_axes  # along which gradients are summed as well
+    has_experts = split.parts("stacked") > 1
     if is_wide and (beside or replicas > 1):
-        has_experts = split.parts("stacked") > 1
         yield from [(MEGATRON, 1)] * (has_experts or split.tensor > 1)  # without either, it equals the row
         yield from [(SPREAD, 1)] * (not has_experts)
     if _takes(FULLY, split):
         yield from ((row, 1) for row in (EXPERTS, POSITIONS) if _takes(row, split))
-        sharded = [row for row in (SHARDED_EXPERTS, FULLY) if row.cut is None or split.parts(row.cut) > 1]
+        sharded = (SHARDED_EXPERTS, FULLY) if has_experts else (FULLY,)
         yield from itertools.product(sharded, [size for size in divisors(replicas) if size > 1])
     elif not beside and replicas == 1:
         yield next(row for row in (*ALONE, SPLIT[0]) if _takes(row, split)), 1

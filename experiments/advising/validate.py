@@ -1,6 +1,7 @@
 """What `samestep predict --validate` prints: predictions beside published measurements."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -85,16 +86,12 @@ _LEFT_OUT = (
 )
 
 
-def _published(
-    name: str, title: str, compared: Callable[[], list[Compared]], split: str
-) -> Callable[[Path | None], Validation]:
-    """Returns a validation against a published table."""
-
-    def validate(rows: Path | None) -> Validation:
-        causes = read_toml(published.CAUSES).get(name, {})
-        return Validation(title, split, compared(), causes, far=published.FAR)  # pyrefly: ignore[bad-argument-type]
-
-    return validate
+def _of_published(
+    name: str, title: str, compared: Callable[[], list[Compared]], split: str, rows: Path | None
+) -> Validation:
+    """Compares the predictions with a published table, which no other rows can replace."""
+    causes = read_toml(published.CAUSES).get(name, {})
+    return Validation(title, split, compared(), causes, far=published.FAR)  # pyrefly: ignore[bad-argument-type]
 
 
 _TABLES = {
@@ -110,7 +107,7 @@ _TABLES = {
 }
 VALIDATIONS: Mapping[str, Callable[[Path | None], Validation]] = {
     "vtrain": of_vtrain,
-    **{name: _published(name, *table) for name, table in _TABLES.items()},
+    **{name: functools.partial(_of_published, name, *table) for name, table in _TABLES.items()},
 }
 """Name of a set of measurements -> its validation. Only the first one takes other rows."""
 

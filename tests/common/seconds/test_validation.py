@@ -15,7 +15,6 @@ from samestep.common.seconds.machine import RATES, load_machine
 from samestep.common.seconds.measured_iterations import COLUMNS, FOLDER, SECONDS, read_rows
 from samestep.common.seconds.published_rows import (
     CAUSES,
-    H100,
     llm_foundry,
     llm_foundry_a100,
     megatron,
@@ -285,8 +284,10 @@ def test_layouts_along_tensor_and_pipe_are_predicted_without_a_fit() -> None:
 @pytest.mark.slow
 def test_the_fit_of_h100_is_the_one_that_the_files_have() -> None:
     for name, share in fit_h100.fit(published_steps("llm-foundry")).items():
-        assert [getattr(load_machine(machine), name) for machine in H100] == pytest.approx([share] * 2, rel=0.01)
-        assert all("benchmarks.predicting.fit_h100" in load_machine(machine).sources[name] for machine in H100)
+        assert [getattr(load_machine(machine), name) for machine in fit_h100.H100] == pytest.approx(
+            [share] * 2, rel=0.01
+        )
+        assert all("benchmarks.predicting.fit_h100" in load_machine(machine).sources[name] for machine in fit_h100.H100)
 
 
 def test_tables_of_h100_are_whole() -> None:
