@@ -1,6 +1,8 @@
 """Draws the pictures of docs/: `python -m documenting.docs_pictures [CELL ...]`; without cells, those of every row."""
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +12,10 @@ from samestep.common.cell import Cell
 from samestep.common.errors import Unavailable
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.runtime.parent.processes.scratch import make_scratch
+from samestep.common.timeline import PHASE_OF_LETTER
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.page.drawings.svg import file_of
-from samestep.experiments.page.drawings.timeline import drawn_from, timeline
+from samestep.experiments.page.drawings.timeline import timeline
 from samestep.experiments.printing.picture import DEVICES, SMALL, draw
 from samestep.experiments.printing.trace_file import Trace, load_trace
 
@@ -72,6 +75,34 @@ def trace_schedule(launcher: "Launcher", schedule: str, like: RunConfig = _LARGE
         trace = load_trace(Path(config.out or ""))
     assert trace is not None, "it was asked for"
     return trace
+
+
+def passes(trace: Trace, step: int) -> list[list[str]]:
+    """Returns the computations of each device in order, with stage and micro-batch, as in "1F0".
+
+    Args:
+        trace: The trace of a pipeline.
+        step: The number of the step.
+    """
+    letters = {name: letter for letter, name in PHASE_OF_LETTER.items()}
+    found = []
+    for device in trace.devices:
+        own: dict[str, None] = {}
+        for span in device.lanes["compute"]:
+            if span.step == step and span.microbatch is not None:
+                own[f"{span.stage}{letters[span.name]}{span.microbatch}"] = None
+        found.append(list(own))
+    return found
+
+
+def drawn_from(trace: Trace) -> str:
+    """Returns a digest of the order in which a pipeline computes, for the file of the drawing; times differ in every run.
+
+    Args:
+        trace: The trace of a pipeline.
+    """
+    order = [passes(trace, step) for step in trace.steps[:1]]
+    return hashlib.sha256(json.dumps(order).encode()).hexdigest()[:16]
 
 
 def draw_schedule(launcher: "Launcher", schedule: str) -> str:

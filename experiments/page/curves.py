@@ -89,28 +89,21 @@ class Panel:
 
 
 def curve(
-    axes: tuple[AxisScale, AxisScale], points: Sequence[Place | None], kind: str, title: str, row: str | None = None
+    axes: tuple[AxisScale, AxisScale], parts: Sequence[Sequence[Place]], kind: str, title: str, row: str | None = None
 ) -> PlottedCurve:
-    """Draws a curve, with a gap where a point is missing.
+    """Draws a curve.
 
     Args:
         axes: The axes of the first and of the second number of a point.
-        points: The points, in order; None breaks the curve.
+        parts: The points of each part, in order; between two parts is a gap.
         kind: Its class in the style sheet.
         title: The title of the curve, as a tooltip.
         row: The key of its row.
     """
     across, up = axes
-    there = [point for point in points if point is not None]
-    places = zip(across.places(x for x, _ in there), up.places(y for _, y in there), strict=True)
-    parts: list[list[tuple[int, int]]] = [[]]
-    for point in points:
-        if point is None:
-            parts.append([])
-        else:
-            x, y = next(places)
-            parts[-1].append((round(x * FRAME / 100), round((100 - y) * FRAME / 100)))
-    return PlottedCurve(kind, title, [part for part in parts if part], {"data-row": row})
+    places = (zip(across.places(x for x, _ in part), up.places(y for _, y in part), strict=True) for part in parts)
+    drawn = [[(round(x * FRAME / 100), round((100 - y) * FRAME / 100)) for x, y in part] for part in places]
+    return PlottedCurve(kind, title, drawn, {"data-row": row})
 
 
 def _path(part: Sequence[tuple[int, int]]) -> str:

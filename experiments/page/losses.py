@@ -1,5 +1,6 @@
 """The losses of every step, and below them how far each is from the reference's, on a logarithmic scale."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -76,9 +77,9 @@ def _losses(across: AxisScale, rows: Rows) -> Panel:
     up = linear((loss for _, result in rows for loss in result.losses), lambda v: f"{v:g}", from_zero=False)
     curves = []
     for entry, result in sorted(rows, key=_emphasis):
-        points = _points(result.losses, result.first_step, len(rows))
+        parts = _parts(result.losses, result.first_step, len(rows))
         said = f"{entry.name}: from {result.losses[0]:.4g} to {result.losses[-1]:.4g}"
-        curves.append(curve((across, up), points, _kind(entry, result), said, entry.key))
+        curves.append(curve((across, up), parts, _kind(entry, result), said, entry.key))
     ends = ", ".join(dict.fromkeys(f"{result.losses[-1]:.4g}" for _, result in rows))
     alt = f"Loss by step. Last losses: {ends[:200]}."
     return Panel(across, up, ("step", "loss"), alt, curves)
@@ -95,26 +96,20 @@ def _deviations(across: AxisScale, rows: Rows) -> Panel | None:
     curves = []
     for entry, result in sorted(judged, key=_emphasis):
         said = f"{entry.name}: at most {result.parity.max_relative_loss or 0:.1e} in {result.arithmetic}"
-        points = _points(result.parity.deviations, result.first_step, len(judged))
-        curves.append(curve((across, up), points, _kind(entry, result), said, entry.key))
+        parts = _parts(result.parity.deviations, result.first_step, len(judged))
+        curves.append(curve((across, up), parts, _kind(entry, result), said, entry.key))
     levels = [(bound, f"allowed in {dtype}: {bound:.0e}") for dtype, bound in bounds.items()]
     worst = max((result.parity.max_relative_loss or 0.0 for _, result in judged), default=0.0)
     alt = f"Relative deviation of the loss by step, logarithmic; the largest is {worst:.1e}."
     return Panel(across, up, ("step", "relative deviation, logarithmic"), alt, curves, levels)
 
 
-def _points(values: Sequence[float | None], first: int, rows: int) -> list[Place | None]:
-    """Returns the points of a curve, thinned between gaps where a value is not finite; many rows get fewer points each."""
+def _parts(values: Sequence[float | None], first: int, rows: int) -> list[list[Place]]:
+    """Returns the thinned parts of a curve, between which values are not finite; many rows get fewer points each."""
     most = max(_FEWEST_POINTS, min(MOST_POINTS, _POINTS_OF_ALL // rows))
-    found: list[Place | None] = []
-    part: list[Place] = []
-    for step, value in enumerate(values, first):
-        if value is None or not math.isfinite(value):
-            found += [*thin(part, most), None]
-            part = []
-        else:
-            part.append((step, value))
-    return [*found, *thin(part, most)]
+    points = [(step, math.nan if value is None else value) for step, value in enumerate(values, first)]
+    found = itertools.groupby(points, lambda point: math.isfinite(point[1]))
+    return [thin([*part], most) for is_finite, part in found if is_finite]
 
 
 def _kind(entry: Entry, result: RunResult) -> str:

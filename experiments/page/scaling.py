@@ -52,12 +52,12 @@ def _panel(found: Sequence[Scaling]) -> Panel:
     ends = [end for _, points in rows for point, ratio in points for end in (ratio, *(_interval(point) or ()))]
     up = _powers_of_two([*ends, counts[-1] / counts[0]])
     axes = (across, up)
-    curves = [curve(axes, [(counts[0], 1.0), (counts[-1], counts[-1] / counts[0])], "ideal", "ideal")]
+    curves = [curve(axes, [[(counts[0], 1.0), (counts[-1], counts[-1] / counts[0])]], "ideal", "ideal")]
     marks = []
     for number, (each, points) in enumerate(rows):
         kind = each.cell.framework
         aside = round((number - (len(rows) - 1) / 2) * _ASIDE)
-        curves.append(curve(axes, [(point.devices, ratio) for point, ratio in points], kind, each.name))
+        curves.append(curve(axes, [[(point.devices, ratio) for point, ratio in points]], kind, each.name))
         for point, ratio in points:
             if interval := _interval(point):
                 marks.append(whisker(axes, point.devices, interval, kind, aside))

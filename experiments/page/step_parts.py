@@ -46,12 +46,15 @@ def _kind(part: str) -> str:
     return part.lower()
 
 
+def _timed(facet: Facet) -> list[tuple[float, Entry, RunResult]]:
+    """Returns the median seconds of the steps of each row that has them, the fastest first."""
+    timed = [(result.step_seconds_median, entry, result) for entry, result in facet.rows if result.step_seconds_median]
+    return sorted(timed, key=lambda line: line[0])
+
+
 def plot(facet: Facet) -> Plot | None:
     """Makes the figure of a facet; None if the parts of no row's step are known."""
-    timed = sorted(
-        ((result.step_seconds_median, entry, result) for entry, result in facet.rows if result.step_seconds_median),
-        key=lambda line: line[0],
-    )
+    timed = _timed(facet)
     if not any(result.step_parts for *_, result in timed):
         return None
     slowest = timed[-1]
@@ -120,12 +123,7 @@ def sentences(facet: Facet) -> list[str]:
     Args:
         facet: The rows; the oracle, which is not a strategy, is left out.
     """
-    timed = [
-        (result.step_seconds_median, entry, result)
-        for entry, result in facet.rows
-        if result.step_seconds_median and not entry.row.configuration.is_oracle and result.step_parts
-    ]
-    timed.sort(key=lambda line: line[0])
+    timed = [line for line in _timed(facet) if not line[1].row.configuration.is_oracle and line[2].step_parts]
     slower = [line for line in timed[1:] if line[0] >= _SLOWER * timed[0][0] and _is_faster(timed[0][1], line[1])]
     return [_sentence(timed[0], line) for line in slower[::-1][:_MOST_SAID]]
 

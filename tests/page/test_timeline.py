@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from documenting import docs_pictures
+from documenting.docs_pictures import drawn_from, passes
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
@@ -24,7 +25,7 @@ from samestep.common.steps.log import read_log
 from samestep.common.timeline import GAP_NS, TRACED_STEPS, Activity, busy, idle
 from samestep.experiments.page import observed
 from samestep.experiments.page.drawings.svg import file_of
-from samestep.experiments.page.drawings.timeline import drawn_from, passes, timeline
+from samestep.experiments.page.drawings.timeline import timeline
 from samestep.experiments.printing.picture import SMALL
 from samestep.experiments.printing.trace_file import TRACE, Trace, load_trace
 from samestep.experiments.run import recorded

@@ -2,12 +2,9 @@
 
 import collections
 import dataclasses
-import hashlib
-import json
 from collections.abc import Hashable, Sequence
 from xml.etree.ElementTree import Element
 
-from samestep.common.timeline import PHASE_OF_LETTER
 from samestep.experiments.page.axes import round_step
 from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
 from samestep.experiments.printing.trace_file import Device, Span, Trace
@@ -200,31 +197,3 @@ def _totals(device: Device, step: int) -> str:
     for lane, spans in device.lanes.items():
         totals[lane.partition(" ")[0]] += sum(span.end - span.start for span in spans if span.step == step)
     return ", ".join(f"{lane} {_milliseconds(total)}" for lane, total in totals.items())
-
-
-def passes(trace: Trace, step: int) -> list[list[str]]:
-    """Returns the computations of each device in order, with stage and micro-batch, as in "1F0".
-
-    Args:
-        trace: The trace of a pipeline.
-        step: The number of the step.
-    """
-    letters = {name: letter for letter, name in PHASE_OF_LETTER.items()}
-    found = []
-    for device in trace.devices:
-        own: dict[str, None] = {}
-        for span in device.lanes["compute"]:
-            if span.step == step and span.microbatch is not None:
-                own[f"{span.stage}{letters[span.name]}{span.microbatch}"] = None
-        found.append(list(own))
-    return found
-
-
-def drawn_from(trace: Trace) -> str:
-    """Returns a digest of the order in which a pipeline computes, for the file of the drawing; times differ in every run.
-
-    Args:
-        trace: The trace of a pipeline.
-    """
-    order = [passes(trace, step) for step in trace.steps[:1]]
-    return hashlib.sha256(json.dumps(order).encode()).hexdigest()[:16]

@@ -108,7 +108,7 @@ def projection_figure(pair: GatheredPair) -> RecordFigure | None:
         for point in points[each.name]
         if all(map(math.isfinite, point))
     ]
-    line = curve(axes, [(axis.low, axis.low), (axis.high, axis.high)], "ideal", "B equals A")
+    line = curve(axes, [[(axis.low, axis.low), (axis.high, axis.high)]], "ideal", "B equals A")
     what = "gradient" if pair.phase == "gradient" else "weights"
     left = len([each for each in pair.tensors if each.norm and not each.is_rounding]) - len(drawn)
     meaning = (
@@ -145,7 +145,7 @@ def _by_step(
     up = axis([y for points in drawn.values() for _, y in points])
     kinds = {name: KINDS.get(name, FIRST) for name in drawn}
     curves = [
-        curve((across, up), thin(points), kinds[name], f"{name}: from {points[0][1]:.4g} to {points[-1][1]:.4g}")
+        curve((across, up), [thin(points)], kinds[name], f"{name}: from {points[0][1]:.4g} to {points[-1][1]:.4g}")
         for name, points in drawn.items()
     ]
     ends = ", ".join(f"{name} {points[-1][1]:.4g}" for name, points in drawn.items())
