@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from samestep.common.catalog import read_options, strategy_info
-from samestep.common.flags import FieldValues
 from samestep.common.judging.confounds import Confound, split_allowed
 from samestep.common.judging.parity import COMPILED, spell_apart
 from samestep.common.judging.repetition import CHANGED, Repetition, compare_losses
@@ -147,13 +146,10 @@ def hold(rows: Mapping[str, Rounds], earlier: Earlier, allowed: Collection[str],
         bit_equal: Whether the steps have to be the same in every bit.
     """
     pairs = match(rows, earlier.rows)
-    held = [_hold(cell, rows[cell], earlier.rows[other], allowed) for cell, other in pairs.items()]
-    held = [_judge_bits(row, rows[row.cell], earlier.rows[pairs[row.cell]]) for row in held] if bit_equal else held
-    timed = {
-        each.cell: (rows[each.cell], earlier.rows[pairs[each.cell]])
-        for each in held
-        if not (each.reason or each.confounds)
-    }
+    both = {cell: (rows[cell], earlier.rows[other]) for cell, other in pairs.items()}
+    held = [_hold(cell, now, then, allowed) for cell, (now, then) in both.items()]
+    held = [_judge_bits(row, *both[row.cell]) for row in held] if bit_equal else held
+    timed = {each.cell: both[each.cell] for each in held if not (each.reason or each.confounds)}
     speeds = compare_apart({cell: (examples_per_second(a), examples_per_second(b)) for cell, (a, b) in timed.items()})
     held = [dataclasses.replace(each, speed=speeds.get(each.cell)) for each in held]
     only_then = [cell for cell in earlier.rows if cell not in pairs.values()]
@@ -168,18 +164,15 @@ def _hold(cell: str, now: Rounds, then: Rounds, allowed: Collection[str]) -> Row
     found = confounds(*whole, labels=("today", "then"), is_same_strategy=True)
     looked_for = [each for each in found if each.name in LOOKED_FOR]
     stops, allows = split_allowed([each for each in found if each.name not in LOOKED_FOR], allowed)
-    rates = tuple(speed.median if (speed := predict_speed(examples_per_second(row))) else None for row in (now, then))
-    about: FieldValues = {
-        "rates": rates,
-        "confounds": tuple(stops),
-        "allowed": tuple(allows),
-        "differs": ", ".join(e.differs for e in looked_for),
-    }
+    speeds = (predict_speed(examples_per_second(row)) for row in (now, then))
+    rate, was = (None if speed is None else speed.median for speed in speeds)
+    differs = ", ".join(e.differs for e in looked_for)
+    held = RowDifference(cell, confounds=tuple(stops), allowed=tuple(allows), differs=differs, rates=(rate, was))
     if reason := _why_not(now[0], then[0], found):
-        return RowDifference(cell, reason, **about)
+        return dataclasses.replace(held, reason=reason)
     losses = [compare_losses(one.dtype, one.first_step, one.losses, two.losses) for one in now for two in then]
     worst = max(losses, key=lambda each: (each.verdict == CHANGED, each.step is not None, each.deviation or 0.0))
-    return RowDifference(cell, losses=worst, bytes=tuple(changed_bytes(now[0], then[0])), **about)
+    return dataclasses.replace(held, losses=worst, bytes=tuple(changed_bytes(now[0], then[0])))
 
 
 def _judge_bits(held: RowDifference, now: Rounds, then: Rounds) -> RowDifference:

@@ -41,7 +41,6 @@ def same_step(result: RunResult) -> str:
 
 SAME_STEP = Quantity(
     name="same step",
-    title="same step",
     meaning="whether the loss equals the reference's, except for rounding, at every step that was judged",
     key="parity_passed",
     tracked_as="took_the_same_step",
@@ -51,7 +50,6 @@ SAME_STEP = Quantity(
 )
 SPEED = Quantity(
     name="examples/s",
-    title="examples/s",
     meaning="the median of the run's timed windows",
     key="examples_per_second_median",
     tracked_as="median_examples_per_second",
@@ -93,7 +91,6 @@ SENT = Quantity(
 )
 METRIC = Quantity(
     name="metric",
-    title="metric",
     key="metric_value",
     of_row=lambda row: row.result.metric_value,
     write=lambda row: spell(row.result.metric_value, ".4g"),
@@ -114,7 +111,6 @@ STARTUP = Quantity(
 )
 WORKLOAD = Quantity(
     name="workload",
-    title="workload",
     meaning="what is trained",
     key="workload",
     of_row=_trained,
@@ -132,6 +128,7 @@ _PARTS = {
 STEP_PARTS = tuple(
     Quantity(
         name=name,
+        on_page=False,
         unit="s",
         meaning=meaning,
         key=f"step_parts_{part}",
@@ -146,7 +143,6 @@ QUANTITIES = (
     SAME_STEP,
     Quantity(
         name="largest deviation",
-        title="largest deviation",
         meaning="the largest relative deviation of a loss from the reference's",
         key="parity_max_relative_loss",
         tracked_as="largest_relative_loss_deviation",
@@ -159,6 +155,7 @@ QUANTITIES = (
     VERDICT,
     Quantity(
         name="step ms p50 p95 p99",
+        on_page=False,
         meaning="the times that 50, 95 and 99 of 100 steps did not exceed; - needs more steps",
         key="step_seconds_median",
         tracked_as="step_seconds_median",
@@ -172,7 +169,6 @@ QUANTITIES = (
     SENT,
     Quantity(
         name="activations",
-        title="activations",
         unit="bytes",
         meaning="the most kept between the forward and the backward pass, on the device that keeps the most",
         key="activations_bytes_per_device",
@@ -184,7 +180,6 @@ QUANTITIES = (
     ),
     Quantity(
         name="devices",
-        title="devices",
         key="devices",
         of_row=lambda row: row.result.config.devices,
         write=lambda row: devices(row.result),
@@ -193,7 +188,6 @@ QUANTITIES = (
     ),
     Quantity(
         name="dtype",
-        title="dtype",
         key="dtype",
         of_row=lambda row: row.result.dtype,
         write=lambda row: row.result.dtype,
@@ -205,6 +199,7 @@ QUANTITIES = (
     WORKLOAD,
     Quantity(
         name="peak RSS",
+        on_page=False,
         unit="bytes",
         meaning="the most memory that one process has used, including the framework",
         key="peak_rss_bytes",

@@ -21,7 +21,8 @@ class Quantity:
 
     Attributes:
         name: Its name in tables, without its unit; also the name of a missed prediction.
-        title: Its name on the page; "" if the page does not show it.
+        title: Its name on the page, if that is another.
+        on_page: Whether the page has a column of it.
         unit: "bytes", "s", or "" if the name says it.
         meaning: A clause that explains it; "" if the name does.
         key: Its name for programs, as in `--format csv`.
@@ -40,6 +41,7 @@ class Quantity:
 
     name: str
     title: str = ""
+    on_page: bool = True
     unit: str = ""
     meaning: str = ""
     key: str

@@ -53,7 +53,7 @@ def write(loaded: Loaded) -> Markup:
     first, *others = (f"{_width(*each)}ch" for each in zip(shown, texts, strict=True))
     widths = f"--first:{first};--columns:{' '.join(others)}"
     numbers = [place for place, each in enumerate(most, 1) if each is not None]
-    return render("rows", {"columns": shown, "lines": lines, "widths": widths, "numbers": numbers, "by": SPEED.title})
+    return render("rows", {"columns": shown, "lines": lines, "widths": widths, "numbers": numbers, "by": SPEED.name})
 
 
 def _said_once(loaded: Loaded) -> Sequence[str]:
@@ -113,7 +113,8 @@ def _column(quantity: Quantity) -> SortableColumn:
         return f"{quantity.text(measured)} {quantity.miss(measured.result) and MARK}".rstrip()
 
     has_bar = quantity.better != "" and (quantity is SPEED or quantity.in_ledger is not None)
-    return SortableColumn(quantity.title, value, show, quantity.name, quantity.better == "more", has_bar)
+    title = quantity.title or quantity.name
+    return SortableColumn(title, value, show, quantity.name, quantity.better == "more", has_bar)
 
 
 def _metric(entry: Entry) -> str:
@@ -131,10 +132,10 @@ _ROW = SortableColumn(
 )
 _ITS_OWN = {
     SAME_STEP.name: SortableColumn(
-        SAME_STEP.title, lambda entry: entry.row.status, lambda entry: status(entry.row), SAME_STEP.name
+        SAME_STEP.name, lambda entry: entry.row.status, lambda entry: status(entry.row), SAME_STEP.name
     ),
     METRIC.name: dataclasses.replace(_column(METRIC), show=_metric),
 }
 """The quantities that the page writes differently from a terminal."""
-COLUMNS = (_ROW, *(_ITS_OWN.get(each.name) or _column(each) for each in QUANTITIES if each.title))
+COLUMNS = (_ROW, *(_ITS_OWN.get(each.name) or _column(each) for each in QUANTITIES if each.on_page))
 """All columns; the page leaves out those without any value."""

@@ -25,7 +25,10 @@ EACH = pytest.mark.parametrize("quantity", QUANTITIES, ids=lambda quantity: quan
 def test_names_are_unique() -> None:
     for names in ([q.name for q in QUANTITIES], [q.key for q in QUANTITIES]):
         assert len(set(names)) == len(names)
-    for names in ([q.title for q in QUANTITIES if q.title], [q.tracked_as for q in QUANTITIES if q.tracked_as]):
+    for names in (
+        [q.title or q.name for q in QUANTITIES if q.on_page],
+        [q.tracked_as for q in QUANTITIES if q.tracked_as],
+    ):
         assert len(set(names)) == len(names)
 
 
@@ -40,7 +43,7 @@ def test_the_tables_of_a_terminal_have_it(quantity: Quantity) -> None:
 
 @EACH
 def test_the_page_has_it(quantity: Quantity) -> None:
-    assert [column.title for column in COLUMNS].count(quantity.title) == bool(quantity.title)
+    assert [column.title for column in COLUMNS].count(quantity.title or quantity.name) == quantity.on_page
 
 
 @EACH
