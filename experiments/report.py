@@ -5,7 +5,6 @@ belong to another run than those next to them, are listed, and the rest is repor
 the file cannot be written; 1 if a directory could not be read; 0 otherwise.
 """
 
-import argparse
 import contextlib
 import gc
 import html
@@ -48,13 +47,14 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.experiments.page.records.record_page import are_records, report_records
     from samestep.experiments.printing.formats import write
 
-    paths, out = [Path(path) for path in given.runs], _output(given)
+    named = given.output or (DEFAULT if given.format == "html" and not given.figures else "")
+    paths, out = [Path(path) for path in given.runs], Path(named) if named else None
     if out is not None:
         check_output(out)
     if are_records(paths):
         if given.figures:
             raise ConfigError(FIGURES_OF_RECORDS)
-        _write(report_records(paths, given.format), given)
+        _write(report_records(paths, given.format), out, given.open)
         return 0
     allowed = check_allowed(given.allow)
     if sys.stderr.isatty():
@@ -74,26 +74,19 @@ def main(arguments: Sequence[str]) -> int:
 
         print(f"Figures: {count(write_figures(loaded, Path(given.figures)), 'file')} in {given.figures}")
     if not given.figures or given.output:
-        _write(page(loaded) if given.format == "html" else write(loaded.document(), given.format), given)
+        _write(page(loaded) if given.format == "html" else write(loaded.document(), given.format), out, given.open)
     return 1 if loaded.problems else 0
 
 
-def _write(text: str, given: argparse.Namespace) -> None:
+def _write(text: str, out: Path | None, opens: bool) -> None:
     """Writes a report where it was asked for: a page into a file, any other format to stdout, unless a file is named."""
-    out = _output(given)
     if out is None:
         print(text)
     else:
         save(text, out)
         print(f"Report: {out}", flush=True)
-        if given.open:
+        if opens:
             open_page(out)
-
-
-def _output(given: argparse.Namespace) -> Path | None:
-    """Returns the file of the report; None if it is printed, or only figures are written."""
-    out = given.output or (DEFAULT if given.format == "html" and not given.figures else "")
-    return Path(out) if out else None
 
 
 def begin_page(directory: Path) -> None:

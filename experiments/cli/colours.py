@@ -8,17 +8,14 @@ from pathlib import Path
 
 _GREEN, _RED, _YELLOW, _DIM = "32", "1;31", "33", "2"
 _CELL_ENDS = r"(?=[ ,][^|]*\|)"
-RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), code)
-    for pattern, code in (
-        (rf"(?<=\| )(?:NO|not the same step|failed){_CELL_ENDS}", _RED),
-        (r"\bNOT the same step$|\bdid not take (?:the same step|the \d+ steps|the oracle's)\b|^not the same\b", _RED),
-        (rf"(?<=\| )yes{_CELL_ENDS}|(?<=  )same step$|^same\b(?=[:,])", _GREEN),
-        (r"^cannot tell\b|(?<=[)B])!(?= *\|)|^\* ! ", _YELLOW),
-        (r"(?<= )\([^()|]*\)(?=!? *\|)", _DIM),
-        (r"^\+(?!\+\+ ).*", _GREEN),
-        (r"^-(?!--? |-)[^|]*$", _RED),
-    )
+RULES = (
+    (rf"(?<=\| )(?:NO|not the same step|failed){_CELL_ENDS}", _RED),
+    (r"\bNOT the same step$|\bdid not take (?:the same step|the \d+ steps|the oracle's)\b|^not the same\b", _RED),
+    (rf"(?<=\| )yes{_CELL_ENDS}|(?<=  )same step$|^same\b(?=[:,])", _GREEN),
+    (r"^cannot tell\b|(?<=[)B])!(?= *\|)|^\* ! ", _YELLOW),
+    (r"(?<= )\([^()|]*\)(?=!? *\|)", _DIM),
+    (r"^\+(?!\+\+ ).*", _GREEN),
+    (r"^-(?!--? |-)[^|]*$", _RED),
 )
 """Pattern in a line -> its style."""
 
@@ -40,5 +37,5 @@ def coloured(line: str) -> str:
     """
     line = _PLACE.sub(_linked, line)
     for pattern, code in RULES:
-        line = pattern.sub(lambda found, code=code: f"\x1b[{code}m{found[0]}\x1b[0m" if found[0] else "", line)
+        line = re.sub(pattern, lambda found, code=code: f"\x1b[{code}m{found[0]}\x1b[0m" if found[0] else "", line)
     return line

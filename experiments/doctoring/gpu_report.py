@@ -123,6 +123,7 @@ def document(found: Comparison, gpus: Mapping[str, Sequence[Gpu]]) -> Document:
         for row in found.rows
         if row.result and not row.configuration.is_oracle
     ]
+    rows = [_record(check) for check in checks]
     elsewhere = [check.row.cell for check in checks if not check.is_on_gpu]
 
     def text() -> str:
@@ -137,10 +138,10 @@ def document(found: Comparison, gpus: Mapping[str, Sequence[Gpu]]) -> Document:
             "gpus": gpus,
             "machine": checks[0].result.machine if checks else {},
             "versions": {name: version for check in checks for name, version in check.result.versions.items()},
-            "rows": [_record(check) for check in checks],
+            "rows": rows,
             "not_run": {row.cell: f"{row.status}: {row.reason}" for row in found.rows if not row.result},
         },
-        [_record(check) for check in checks],
+        rows,
         [row.case() for row in found.rows if not row.configuration.is_oracle],
     )
 
