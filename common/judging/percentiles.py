@@ -4,6 +4,7 @@ Each count is the number of steps whose seconds lie between two neighbouring pow
 at most. Counts of several runs add up.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, MutableMapping
@@ -42,9 +43,7 @@ def percentile(several: Iterable[Mapping[int, int]], share: float) -> float | No
     total = counts.total()
     if total < 1 or total * (1 - share) < 1 - 1e-9:
         return None
-    passed = 0
-    for power in sorted(counts):
-        passed += counts[power]
-        if passed >= share * total - 1e-9:
-            return GROWTH ** (power + 0.5)
-    raise AssertionError("the counts add up to less than their total")
+    powers = sorted(counts)
+    passed = itertools.accumulate(counts[power] for power in powers)
+    wanted = share * total - 1e-9
+    return next(GROWTH ** (power + 0.5) for power, steps in zip(powers, passed, strict=True) if steps >= wanted)
