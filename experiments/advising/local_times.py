@@ -5,7 +5,8 @@ import sys
 from collections.abc import Mapping
 
 from samestep.common.catalog import require
-from samestep.common.seconds.core_time import core_time, schedule_of
+from samestep.common.flags import FieldValues
+from samestep.common.seconds.core_time import PART_OF_AXIS, core_time, schedule_of
 from samestep.common.seconds.host_links import busiest, over_hosts, with_links
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
@@ -42,12 +43,29 @@ def time_here(bandwidth: str | None) -> tuple[Timer, Machine]:
         print("Measuring this machine first, in about a minute; samestep calibrate does so again.", file=sys.stderr)
         store(here := calibrate())
 
-    def timer(candidate: Candidate, machine: Machine) -> StepTime:
-        return seconds_here(candidate.run, dataclasses.replace(here, machine=machine))
-
+    timer = on_one(here)
     if bandwidth is None:
         return timer, here.machine
     return over_links(timer), with_links(here.machine, bandwidth)
+
+
+def on_one(here: LocalMachine) -> Timer:
+    """Returns a timer for machines that differ from the measured one in the rate of the links inside them, if at all.
+
+    Args:
+        here: The measured machine.
+    """
+    known: dict[tuple[str, int], StepTime] = {}
+
+    def alone(candidate: Candidate, machine: Machine) -> StepTime:
+        key = (candidate.cell, candidate.run.batch_size)  # each is timed again with other rates
+        if key not in known:
+            known[key] = seconds_here(candidate.run, here)
+        slower, parts = here.machine.node_bytes_per_second / machine.node_bytes_per_second, known[key].parts()
+        exchanges: FieldValues = {name: slower * parts[name] for name in PART_OF_AXIS.values()}
+        return dataclasses.replace(known[key], **exchanges)
+
+    return alone
 
 
 def over_links(timer: Timer) -> Timer:
@@ -59,7 +77,7 @@ def over_links(timer: Timer) -> Timer:
     passed: dict[tuple[str, int], Mapping[str, float]] = {}
 
     def linked(candidate: Candidate, machine: Machine) -> StepTime:
-        key = (candidate.cell, candidate.run.batch_size)  # each is timed again with other rates
+        key = (candidate.cell, candidate.run.batch_size)
         if key not in passed:
             passed[key] = busiest(candidate.run, machine.gpus_per_node)
         return over_hosts(timer(candidate, machine), passed[key], machine)

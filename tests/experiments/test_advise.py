@@ -56,7 +56,7 @@ from samestep.experiments.advising.candidate_meshes import (
 )
 from samestep.experiments.advising.candidates import MOST_MICROBATCHES, Condition, has_room, search, search_under
 from samestep.experiments.advising.local_machine import LocalMachine, load_here, make_here, path, store
-from samestep.experiments.advising.local_times import seconds_here
+from samestep.experiments.advising.local_times import on_one, seconds_here
 from samestep.experiments.advising.prediction import Assumptions, needed_bytes, predict_row
 from samestep.experiments.advising.ranking import SLOWER, Change, Timed, longest_wait
 from samestep.experiments.advising.step_times import candidate_of, seconds_of
@@ -580,7 +580,25 @@ def test_only_what_leaves_a_host_passes_its_link(here: LocalMachine) -> None:
     assert sent and found == dataclasses.replace(alone, pipeline_sends=carried(*sent, times=4))
 
 
-def test_advice_for_hosts_like_this_one(here: LocalMachine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_layout_is_timed_once_for_all_rates_of_links(here: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    slower = dataclasses.replace(here.machine, node_bytes_per_second=here.machine.node_bytes_per_second / 4)
+    timer, asked = on_one(here), dataclasses.replace(run_here("torch:ddp"), mesh=Mesh(()))
+    each = search(asked, 2, 1e12, {}).fitting[0]
+    expected = [seconds_here(each.run, dataclasses.replace(here, machine=known)) for known in (here.machine, slower)]
+    found = [timer(each, here.machine)]
+    monkeypatch.setattr("samestep.experiments.advising.local_times.seconds_here", None)
+    found.append(timer(each, slower))
+    assert [each.parts() for each in found] == [pytest.approx(each.parts()) for each in expected]
+    assert found[0].data_exchange < found[1].data_exchange
+
+
+def test_advice_for_hosts_like_this_one(
+    here: LocalMachine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advised: list[Advice] = []
+    find = command.find_advice
+    monkeypatch.setattr(command, "find_advice", lambda *asked: advised[0] if advised else find(*asked))
+    monkeypatch.setattr(command, "document", lambda advice: document(advised.append(advice) or advice))
     line = ["--machine", "here", "--nodes", "2", "--bandwidth", "8mbit", "--workload", "digits-mlp", "--format", "json"]
     assert command.main(line) == 0
     record = json.loads(capsys.readouterr().out)
