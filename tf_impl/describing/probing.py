@@ -1,6 +1,7 @@
 """Runs a few examples through the user's TensorFlow model, for `common/workload/models/probing.py`."""
 
 import contextlib
+import dataclasses
 import functools
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -55,12 +56,15 @@ class Probe:
         }
 
     def take(self, how: How) -> ProbedPass:
-        """Runs the examples through the model, twice from the same state."""
+        """Runs the examples through the model, once or twice from the same state."""
         with self._started(how), _watching(self._built.model) as drawing:
             outputs, losses = self._pass(how)
             after = self._buffers()
+        found = ProbedPass(outputs, after, tuple(drawing), losses)
+        if not how.is_twice:
+            return found
         with self._started(how):
-            return ProbedPass(outputs, self._pass(how)[0], after, tuple(drawing), losses)
+            return dataclasses.replace(found, again=self._pass(how)[0])
 
     def layers(self, how: How) -> Iterator[SeenLayer]:
         """Yields the inputs that the whole model passes to each layer, which can be called alone with a part of them."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -47,13 +48,15 @@ class Probe:
         self.normalizing: Collection[str] = {name for name in self.initial if name.rpartition("/")[0] in norms}
 
     def take(self, how: How) -> ProbedPass:
-        """Runs the examples through a copy of the model, twice from the same state."""
+        """Runs the examples through a copy of the model, once or twice from the same state."""
         module = self._copy(how)
         with _watching(module) as drawing:
             outputs, losses = self._pass(module, how)
-        after = _buffers(module)
+        found = ProbedPass(outputs, _buffers(module), tuple(drawing), losses)
+        if not how.is_twice:
+            return found
         _set(module, {**self.initial, **how.buffers})
-        return ProbedPass(outputs, self._pass(module, how)[0], after, tuple(drawing), losses)
+        return dataclasses.replace(found, again=self._pass(module, how)[0])
 
     def layers(self, how: How) -> Iterator[SeenLayer]:
         """Yields each layer with the inputs that the model passes to it; it can be called separately with a part of them."""

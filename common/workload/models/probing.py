@@ -47,17 +47,22 @@ class ProbedPass:
 
     Attributes:
         outputs: The outputs of every example.
-        again: The outputs of a second call with the same seed and buffers.
         buffers: The buffers after the first call, by neutral name.
         drawing: The layers in which random numbers were drawn.
         losses: The user's own losses for the first call, for each target or for all; None if the loss is one of ours.
+        again: The outputs of a second call with the same seed and buffers; None if there was none.
     """
 
     outputs: np.ndarray
-    again: np.ndarray
     buffers: Mapping[str, np.ndarray]
     drawing: tuple[str, ...] = ()
     losses: np.ndarray | None = None
+    again: np.ndarray | None = None
+
+    @property
+    def is_the_same_again(self) -> bool:
+        """Whether there was a second call, with the same outputs."""
+        return self.again is not None and _are_same(self.outputs, self.again)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -90,6 +95,7 @@ class How:
         is_frozen: Whether batch normalizations, and the layers of `running`, are in evaluation mode.
         running: As in `Habits`.
         buffers: The buffers that differ from the initial ones, by neutral name.
+        is_twice: Whether the model is called a second time from the same state.
     """
 
     seed: int = 0
@@ -98,6 +104,7 @@ class How:
     is_frozen: bool = False
     running: tuple[str, ...] = ()
     buffers: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    is_twice: bool = False
 
 
 class ProbedModel(Protocol):
@@ -125,11 +132,11 @@ class ProbedModel(Protocol):
 
 def find_habits(probe: ProbedModel) -> Habits:
     """Finds what a forward pass depends on besides an example and the weights."""
-    plain, still = probe.take(How(is_still=False)), probe.take(How())
-    if not _are_same(still.outputs, still.again):
+    plain, still = probe.take(How(is_still=False, is_twice=True)), probe.take(How(is_twice=True))
+    if not still.is_the_same_again:
         return Habits(is_steady=False)  # its other state could be taken for any habit
     others = [probe.take(How(seed=1, is_still=is_still)).outputs for is_still in (False, True)]
-    is_random = not (_are_same(plain.outputs, others[0]) and _are_same(plain.outputs, plain.again))
+    is_random = not (_are_same(plain.outputs, others[0]) and plain.is_the_same_again)
     # The forward pass has its own seed.
     is_random |= bool(plain.drawing) and not _are_same(plain.outputs, still.outputs)
     running, restless = _find_running(probe, still)
