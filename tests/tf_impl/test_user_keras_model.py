@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from samestep.common.workload.models.description import read_description
 from tests.cells import slow
 from tests.conftest import RunCell
 from tests.ledgers import sends_what_was_predicted
-from tests.tf_impl.conftest import costs_what_was_predicted
+from tests.tf_impl.conftest import costs_what_was_predicted, end_of
 
 pytestmark = pytest.mark.tf
 HELD = ("params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes")
@@ -73,6 +72,7 @@ def test_what_regularizers_add_is_in_the_loss_and_in_its_gradient(run_cell: RunC
     runs, states = {}, {}
     for name in ("PLAIN", "REGULARIZED"):
         fields = {"dtype": "float64", "optimizer": "sgd", "learning_rate": 0.25, "steps": 1, "keep_state": True}
+        fields["parity"] = False
         runs[name] = run_cell("tf:single", "digits-mlp", out=str(tmp_path / name), **fields, **own(name))
         states[name] = read_state(tmp_path / name).params
     with np.load(tmp_path / "PLAIN" / "model" / "initial.npz") as initial:
@@ -104,7 +104,7 @@ def test_what_layers_add_is_in_the_loss_of_every_row(run_cell: RunCell, cell: st
 
 @pytest.mark.parametrize("row", ["parameter_server", *slow("central_storage", "parameter_server+accumulation_steps=2")])
 def test_a_layer_that_is_called_again_is_read_again(run_cell: RunCell, row: str) -> None:
-    result = run_cell(f"tf:{row}", "digits-mlp", devices=2, dtype="float64", steps=3, **own("SHARED"))
+    result = run_cell(f"tf:{row}", "digits-mlp", devices=2, dtype="float64", steps=3, parity=False, **own("SHARED"))
     sends_what_was_predicted(result)
     for measured, predicted in zip(result.processes, result.predicted.devices(), strict=True):
         assert measured.params_peak_bytes == predicted.params_peak_bytes
@@ -118,7 +118,8 @@ def test_a_layer_that_is_called_again_is_read_again(run_cell: RunCell, row: str)
     ],
 )
 def test_a_recurrent_layer_is_read_at_every_position(run_cell: RunCell, row: str) -> None:
-    result = run_cell(f"tf:{row}", "digits-mlp", devices=2, dtype="float64", steps=12, **own("RECURRENT"))
+    fields = {"devices": 2, "dtype": "float64", "steps": 12, "parity": False, **own("RECURRENT")}
+    result = run_cell(f"tf:{row}", "digits-mlp", **fields)
     costs_what_was_predicted(result)
     weights_bytes = (8 + 32 + 1) * 4 * 32 * 8
     assert result.exchanges[0].bytes_per_step > 8 * weights_bytes * result.config.techniques.accumulation_steps
@@ -131,7 +132,7 @@ def test_a_recurrent_layer_is_read_at_every_position(run_cell: RunCell, row: str
 def test_running_statistics_are_read_from_servers_and_assigned_there(
     run_cell: RunCell, row: str, statistics: str
 ) -> None:
-    fields = {"devices": 2, "dtype": "float64", "steps": 12, "batch_norm": statistics, **own("NORMED")}
+    fields = {"devices": 2, "dtype": "float64", "steps": 12, "batch_norm": statistics, "parity": False, **own("NORMED")}
     result = run_cell(f"tf:parameter_server+{row}", "digits-mlp", **fields)
     costs_what_was_predicted(result)
 
@@ -269,9 +270,7 @@ def test_keras_is_imported_once_for_all_workers(tmp_path: Path) -> None:
 def has_keras(server: ForkClient, tmp_path: Path) -> bool:
     """Whether a new worker finds Keras; its server has one thread, or a fork could leave it locks that nobody frees."""
     number = server.start_worker(tmp_path, tmp_path / "log", {}, None)
-    deadline = time.monotonic() + 60
-    while not any(answer.get("ended") == number for answer in server.poll(0.5)):
-        assert time.monotonic() < deadline
+    end_of(server, number)
     assert (tmp_path / "log").read_text().splitlines()[-1] in ("True 1", "False 1")
     return (tmp_path / "log").read_text().startswith("True")
 
