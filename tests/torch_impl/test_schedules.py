@@ -40,8 +40,9 @@ def orders(keeping: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Calla
                 devices=ranks,
                 options={"schedule": schedule, "microbatches": microbatches},
                 steps=2,
-                batch_size=384,
+                batch_size=64,
                 parity=False,
+                evaluate=False,
                 timeout_seconds=30,
                 out=str(out),
             )
