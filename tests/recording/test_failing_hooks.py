@@ -90,10 +90,9 @@ def test_a_timeout_within_a_hook_of_torch_is_the_scripts(tmp_path: Path) -> None
     assert len(read(tmp_path / "out")[0][1]) == 4
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("gone", ["sys.stdout.close()", "sys.stdout = None"])
 def test_the_last_step_that_is_wanted_may_find_no_stdout(tmp_path: Path, gone: str) -> None:
     script = tmp_path / "silent.py"
-    script.write_text(f"import sys\n{gone}\n{(SCRIPTS / 'plain.py').read_text()}")
+    script.write_text(f"import sys\n{gone}\n{(SCRIPTS / 'unframed.py').read_text()}")
     done = record("--out", str(tmp_path / "out"), "--stop-after", "2", "--", sys.executable, str(script))
     assert done.returncode == 0 and done.stderr.startswith("samestep: recorded 2 steps"), done.stderr

@@ -76,9 +76,8 @@ def test_an_interrupt_ends_the_rerun_and_keeps_the_others(
     assert [path.name for path in (tmp_path / "a" / "reruns").iterdir()] == ["perturbed-0-0"]
 
 
-@pytest.mark.torch
 def test_a_full_disk_ends_a_rerun_at_once(tmp_path: Path) -> None:
-    script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}"
+    script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'unframed.py').read_text()}"
     (tmp_path / "full.py").write_text(f"{script}\nimport time; time.sleep(100)")
     # Python would keep what fits of the bytecode that it compiles here, and no later process could import such a module.
     command = f"export PYTHONDONTWRITEBYTECODE=1; ulimit -f 4; exec {sys.executable} {tmp_path / 'full.py'}"

@@ -97,14 +97,19 @@ def test_an_empty_folder_is_made_again(place: Path) -> None:
     assert (place / "out" / "empty").stat().st_mode & 0o777 == 0o700
 
 
+TORCH = """
+import torch.package
+with torch.package.PackageExporter("best.pt") as exporter:
+    exporter.save_text("a", "b", "c")
+import torch.distributed.checkpoint as dcp
+scripted = torch.jit.script(torch.nn.Linear(2, 2))
+torch.save(torch.zeros(2), "log.txt")
+torch.jit.save(scripted, "out/1.pt")
+scripted.save("out/2.pt")
+dcp.save({"w": torch.zeros(2)}, checkpoint_id="out")
+"""
 WRITERS = {
-    "torch": "import torch; torch.save(torch.zeros(2), 'best.pt')",
-    "torch's scripts": "import torch; torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), 'best.pt')",
-    "a method of torch's scripts": "import torch; torch.jit.script(torch.nn.Linear(2, 2)).save('best.pt')",
-    "torch's packages": "import torch.package as p\nwith p.PackageExporter('best.pt') as e: e.save_text('a', 'b', 'c')",
-    "torch's distributed checkpoints": (
-        "import torch, torch.distributed.checkpoint as dcp; dcp.save({'w': torch.zeros(2)}, checkpoint_id='out')"
-    ),
+    "torch": TORCH,
     "HDF5": "import h5py; h5py.File('best.pt', 'w').create_dataset('w', data=[1.0])",
     "SQLite": "import sqlite3; c = sqlite3.connect('trials.db'); c.execute('delete from t'); c.commit()",
     "NumPy": "import numpy as np; np.save(open('best.pt', 'wb'), np.zeros(2)); np.zeros(2).tofile('log.txt')",

@@ -18,6 +18,7 @@ from samestep.experiments.record import main
 from tests.recording.records import ROOT, SCRIPTS, read, record
 
 PLAIN = (sys.executable, str(SCRIPTS / "plain.py"))
+UNFRAMED = (SCRIPTS / "unframed.py").read_text()
 
 
 @pytest.mark.torch
@@ -215,9 +216,8 @@ def test_a_name_that_another_command_takes_first_is_left_to_it(tmp_path: Path) -
     assert first_new(lambda: next(names)) == tmp_path / "2"
 
 
-@pytest.mark.torch
 def test_a_disk_that_takes_no_step_leaves_no_record(tmp_path: Path) -> None:
-    script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}"
+    script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{UNFRAMED}"
     (tmp_path / "full.py").write_text(script)
     command = f"export PYTHONDONTWRITEBYTECODE=1; ulimit -f 1; exec {sys.executable} {tmp_path / 'full.py'}"
     done = record("--out", str(tmp_path / "out"), "--", "bash", "-c", command)
@@ -226,7 +226,6 @@ def test_a_disk_that_takes_no_step_leaves_no_record(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize(
     ("does", "code", "said"),
     [
@@ -248,7 +247,7 @@ def test_a_script_that_cleans_folders_is_told_what_became_of_its_record(
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     known = f"import os, pathlib, shutil; out, temporary = {str(out)!r}, {str(temporary)!r}"
-    script.write_text((SCRIPTS / "plain.py").read_text().replace("print(", f"{known}\n{does}\nprint("))
+    script.write_text(UNFRAMED.replace("print(", f"{known}\n{does}\nprint("))
     done = record("--out", str(out), "--", sys.executable, str(script))
     assert done.returncode == code, done.stderr
     assert done.stderr.startswith(f"samestep: {said}") and done.stderr.count("\n") == 1 + (code == 0)
@@ -263,7 +262,6 @@ def test_a_script_that_never_steps_its_optimizer_is_told_what_counts_as_a_step(t
     assert "in torch, an optimizer's step(), or where none is called, weights that" in done.stderr
 
 
-@pytest.mark.torch
 def test_workers_that_are_not_needed_any_more_end_without_a_word(tmp_path: Path) -> None:
     """Who watches over its workers, as a DataLoader does, raises where one is killed; and a full pipe takes its time."""
     script = tmp_path / "watching.py"
@@ -275,7 +273,7 @@ def test_workers_that_are_not_needed_any_more_end_without_a_word(tmp_path: Path)
         "    def flush(self): time.sleep(0.5)\n"
         "multiprocessing.Process(target=time.sleep, args=(100,), daemon=True).start()\n"
         "signal.signal(signal.SIGCHLD, tell)\n"
-        "sys.stdout = Slow()\n" + (SCRIPTS / "plain.py").read_text()
+        "sys.stdout = Slow()\n" + UNFRAMED
     )
     done = record("--stop-after", "2", "--out", str(tmp_path / "out"), "--", sys.executable, str(script), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
