@@ -19,7 +19,7 @@ def update(spec: Muon, w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable
         coefficients: The coefficients of the step.
     """
     if len(slots) > 1:
-        adamw.update(spec.others, w, g, slots, coefficients)
+        adamw.update(spec, w, g, slots, coefficients)
         return
     rate, decay, *_ = tf.unstack(tf.cast(coefficients, w.dtype))
     v = slots[0].assign(spec.beta1 * slots[0] + (1 - spec.beta1) * g)
@@ -39,11 +39,5 @@ def orthogonalized(matrix: tf.Tensor) -> tf.Tensor:
     return tf.transpose(x) if is_tall else x
 
 
-def coefficients(spec: Muon, step: int) -> list[float]:
-    """Returns the coefficients of AdamW; matrices have the same rate and decay.
-
-    Args:
-        spec: The hyper-parameters, with the learning rate of the step.
-        step: The number t of the step, from 1.
-    """
-    return adamw.coefficients(spec.others, step)
+coefficients = adamw.coefficients
+"""The coefficients of AdamW; matrices have the same rate and decay."""

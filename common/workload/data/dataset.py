@@ -60,6 +60,14 @@ def load(data: DataSpec) -> Split:
     return data.load()
 
 
+class ReadWhole:
+    """A data set whose examples are counted by reading it."""
+
+    def num_examples(self: DataSpec) -> int:
+        """Returns the number of training examples in the data."""
+        return len(load(self).train_inputs)
+
+
 def cache_directory() -> Path:
     """Returns the directory in which decoded data and the oracle's curves are cached (`XDG_CACHE_HOME` moves it)."""
     return Path(platformdirs.user_cache_dir("samestep", appauthor=False))

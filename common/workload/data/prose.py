@@ -9,7 +9,7 @@ from typing import ClassVar
 from samestep.common.files.reading import read_bytes
 from samestep.common.flags import flag
 from samestep.common.workload.array_type import Array
-from samestep.common.workload.data.dataset import PACKAGED_BYTES, Split, cached, ignore_targets, load, package_file
+from samestep.common.workload.data.dataset import PACKAGED_BYTES, ReadWhole, Split, cached, ignore_targets, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
@@ -17,7 +17,7 @@ VOCABULARY = 256
 
 
 @dataclasses.dataclass(frozen=True)
-class ProseSpec:
+class ProseSpec(ReadWhole):
     """Sequences of `context` bytes; the targets are the bytes that come next."""
 
     name: ClassVar[str] = "prose"
@@ -29,10 +29,6 @@ class ProseSpec:
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """Makes the sizes of the model follow the data."""
         return model.fitted(DataSizes((self.context,), VOCABULARY)), self
-
-    def num_examples(self) -> int:
-        """Returns the number of training examples in the data."""
-        return len(load(self).train_inputs)
 
     def load(self) -> Split:
         """Reads `pydoc_data/topics.py`. Every fifth topic is held out, and repeated paragraphs are dropped."""

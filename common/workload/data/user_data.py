@@ -8,14 +8,14 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.data.as_given import read_as_given
-from samestep.common.workload.data.dataset import ARRAYS, Split, load
+from samestep.common.workload.data.dataset import ARRAYS, ReadWhole, Split
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.data.user_file import read
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, ModelSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class UserSpec:
+class UserSpec(ReadWhole):
     """The four arrays of a `.npz` file, which determine the sizes of inputs and outputs.
 
     Attributes:
@@ -59,10 +59,6 @@ class UserSpec:
                     f"--data {self.path}: {name} goes up to {array.max()}; the {fitted.name} takes ids below {spec.ids}."
                 )
         return fitted, dataclasses.replace(fitting, sha256=split.sha256)
-
-    def num_examples(self) -> int:
-        """Returns the number of training examples in the data."""
-        return len(load(self).train_inputs)
 
     def load(self) -> Split:
         """Reads and checks the arrays. Ids become int64, and real numbers float64 that float32 can represent.

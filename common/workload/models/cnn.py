@@ -6,14 +6,12 @@ oracle by 1e-2 within 100 steps; without them, by at most 1e-6. The maximum of e
 """
 
 import dataclasses
-import functools
 import math
 from typing import ClassVar, Self
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
-from samestep.common.workload.models.facts import ModelFacts
-from samestep.common.workload.models.parameters import linear, norm, stated
+from samestep.common.workload.models.parameters import Stated, linear, norm
 from samestep.common.workload.models.spec import ACTIVATIONS, NORMS, POOLINGS, ArraySpec, DataSizes, Param, Segment
 
 _MOST_CHANNELS = 4
@@ -21,7 +19,7 @@ _MOST_CHANNELS = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class CnnSpec:
+class CnnSpec(Stated):
     """Two blocks of 3x3 convolution (same padding), GELU and 2x2 average pooling; then linear, GELU, linear."""
 
     name: ClassVar[str] = "cnn"
@@ -73,11 +71,6 @@ class CnnSpec:
     def targets(self) -> ArraySpec:
         """Returns one class, or for a regression as many real numbers as there are outputs."""
         return ArraySpec((self.outputs,)) if self.loss == "mean_squared_error" else ArraySpec((), self.outputs)
-
-    @functools.cached_property
-    def facts(self) -> ModelFacts:
-        """The facts about the model that every mirror uses."""
-        return dataclasses.replace(stated(self), activation=self.activation)
 
     def fitted(self, sizes: DataSizes) -> Self:
         """Fits the model to images; gray-scale images may lack the dimension of channels."""

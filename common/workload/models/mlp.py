@@ -1,19 +1,17 @@
 """A multi-layer perceptron: linear layers with exact GELU, or ReLU, between them."""
 
 import dataclasses
-import functools
 import math
 from typing import ClassVar, Self
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
-from samestep.common.workload.models.facts import ModelFacts
-from samestep.common.workload.models.parameters import linear, norm, stated
+from samestep.common.workload.models.parameters import Stated, linear, norm
 from samestep.common.workload.models.spec import ACTIVATIONS, NORMS, ArraySpec, DataSizes, Param, Segment
 
 
 @dataclasses.dataclass(frozen=True)
-class MlpSpec:
+class MlpSpec(Stated):
     """`layers` linear layers: features -> width -> ... -> width -> outputs, which are classes or real numbers."""
 
     name: ClassVar[str] = "mlp"
@@ -55,11 +53,6 @@ class MlpSpec:
     def targets(self) -> ArraySpec:
         """Returns one class, or for a regression as many real numbers as there are outputs."""
         return ArraySpec((self.outputs,)) if self.loss == "mean_squared_error" else ArraySpec((), self.outputs)
-
-    @functools.cached_property
-    def facts(self) -> ModelFacts:
-        """The facts about the model that every mirror uses."""
-        return dataclasses.replace(stated(self), activation=self.activation)
 
     def fitted(self, sizes: DataSizes) -> Self:
         """Fits the model to real-valued inputs of any shape, which are flattened."""

@@ -34,8 +34,18 @@ def stated(model: ModelSpec) -> ModelFacts:
         rounded=TwoBytes(roundings=ROUNDINGS * products),
         uses=first,
         other_use=Use(positions),
+        activation=getattr(model, "activation", ""),
         settings={name: getattr(model, name) for name in flags(model)},
     )
+
+
+class Stated:
+    """A model about which all facts follow from its parameters and segments."""
+
+    @functools.cached_property
+    def facts(self: ModelSpec) -> ModelFacts:
+        """The facts about the model that every mirror uses."""
+        return stated(self)
 
 
 def linear(

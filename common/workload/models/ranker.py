@@ -1,19 +1,17 @@
 """A ranker: one embedding table per categorical id, whose rows are concatenated, and an MLP that computes one logit."""
 
 import dataclasses
-import functools
 import math
 from typing import ClassVar, Self
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
-from samestep.common.workload.models.facts import ModelFacts
-from samestep.common.workload.models.parameters import linear, stated
+from samestep.common.workload.models.parameters import Stated, linear
 from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment
 
 
 @dataclasses.dataclass(frozen=True)
-class RankerSpec:
+class RankerSpec(Stated):
     """Ids -> tables of `embedding` columns -> concatenation -> hidden -> hidden / 2 -> one logit, with activations in between.
 
     `hash_buckets` is the number of rows of one further table, for crossed ids; 0 leaves the table out.
@@ -64,11 +62,6 @@ class RankerSpec:
     def targets(self) -> ArraySpec:
         """Returns the shape of a target, which is 0 or 1."""
         return ArraySpec((), 2)
-
-    @functools.cached_property
-    def facts(self) -> ModelFacts:
-        """The facts about the model that every mirror uses."""
-        return dataclasses.replace(stated(self), activation=self.activation)
 
     def fitted(self, sizes: DataSizes) -> Self:
         """Fits the model to columns of ids, each of which gets a table."""

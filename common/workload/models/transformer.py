@@ -202,7 +202,7 @@ class TransformerSpec:
             top_k=self.top_k if self.experts else 0,
             expert_hidden=self.hidden,
         )
-        return dataclasses.replace(stated(self), sizes=sizes, activation=self.activation, ignores=self.ignored > 0)
+        return dataclasses.replace(stated(self), sizes=sizes, ignores=self.ignored > 0)
 
     def fitted(self, sizes: DataSizes) -> Self:
         """Fits the model to sequences: their length becomes the context, and inputs and targets share one vocabulary."""

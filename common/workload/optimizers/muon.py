@@ -42,49 +42,20 @@ def move(rows: int, columns: int) -> float:
 
 
 @dataclasses.dataclass(frozen=True)
-class Muon:
-    """Muon, with AdamW for all parameters but two-dimensional kernels; its attributes are those of `OptimizerSpec`.
+class Muon(AdamW):
+    """Muon, which is AdamW for all parameters but two-dimensional kernels; its attributes are those of AdamW.
+
+    Rounding moves a matrix less than it moves other parameters: it is small compared with the other numbers.
 
     Attributes:
         beta1: The share of the first moment that is kept, for matrices and other parameters.
         beta2: The share of the second moment that is kept, for parameters that are not matrices.
-        epsilon: As in AdamW, for parameters that are not matrices.
-        weight_decay: The decoupled weight decay of all parameters.
-        spares_vectors: As in `OptimizerSpec`.
-        vector_rate: As in `OptimizerSpec`.
     """
 
-    learning_rate: float
     beta1: float = 0.95
     beta2: float = 0.95
-    epsilon: float = 1e-8
-    weight_decay: float = 2**-7
-    spares_vectors: bool = False
-    vector_rate: float = 1.0
     name: str = dataclasses.field(default="muon", init=False)
-    keys: ClassVar = AdamW.keys
-    slots: ClassVar = tuple(keys)
-    groups: ClassVar = ()
-    default_rate: ClassVar = 2**-10
     is_elementwise: ClassVar = False
-    moves_by_sign: ClassVar = True
-    counts_steps: ClassVar = True
-    rests: ClassVar = False
-
-    @property
-    def gradient_average(self) -> tuple[str, float, float]:
-        """The first moment, as `OptimizerSpec` specifies it."""
-        return "first_moment", self.beta1, 1 - self.beta1
-
-    @property
-    def rounding_move(self) -> float:
-        """How far rounding moves parameters that are not matrices; in a matrix, it is small compared with the other numbers."""
-        return self.others.rounding_move
-
-    @property
-    def others(self) -> AdamW:
-        """The optimizer of parameters that are not matrices."""
-        return AdamW(self.learning_rate, self.beta1, self.beta2, self.epsilon, self.weight_decay)
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:
         """Returns the shape of one moment for a matrix, and of two for any other parameter; all have the parameter's shape."""
@@ -93,7 +64,7 @@ class Muon:
     def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
         """Updates a parameter in place, as specified by `OptimizerSpec.update`."""
         if "second_moment" in state:
-            self.others.update(step, weight, gradient, state)
+            super().update(step, weight, gradient, state)
             return
         self.move_matrix(weight, gradient, state, move(*weight.shape))
 
