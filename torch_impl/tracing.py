@@ -3,19 +3,17 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
-from typing import Self
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
-from torch.utils.hooks import RemovableHandle
 
 from samestep.common.porting.model_trace import IS_FUNCTION, MOST_ELEMENTS
 from samestep.common.porting.traced_call import TracedCall, numbered
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.layer import Stilled
 from samestep.torch_impl.features.applied import dropped_by
+from samestep.torch_impl.models.followed_modules import following
 
 WHOLE = (nn.MultiheadAttention, nn.RNNBase)
 """Modules that compute with their children's parameters themselves; they are recorded, and their children are not."""
@@ -40,7 +38,7 @@ Call = TracedCall[torch.Tensor]
 
 
 class LayerRecorder(TorchFunctionMode):
-    """Records the calls of a model while it is entered."""
+    """Records the calls of functions while it is entered, and those of the modules that it is told of."""
 
     def __init__(self, model: nn.Module) -> None:
         """Starts with nothing recorded.
@@ -52,24 +50,9 @@ class LayerRecorder(TorchFunctionMode):
         self.calls: list[Call] = []
         self.started: list[str] = []
         self.stilled: dict[str, Stilled] = {}
-        self._model = model
+        self.modules = dict(model.named_modules())
         self._stack: list[tuple[str, bool, bool]] = []
         self._inputs: list[list[torch.Tensor]] = []
-        self._handles: list[RemovableHandle] = []
-
-    def __enter__(self) -> Self:
-        for path, module in self._model.named_modules():
-            self._handles.append(module.register_forward_pre_hook(self._starts(path), with_kwargs=True))
-            self._handles.append(module.register_forward_hook(self._ends(path), with_kwargs=True))
-        super().__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
-        for handle in self._handles:
-            handle.remove()
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         name = getattr(function, "__name__", "")
@@ -107,28 +90,39 @@ class LayerRecorder(TorchFunctionMode):
         if known is None and isinstance(given, torch.Tensor):
             self.calls.append(Call(name, stilled.feature, {IS_FUNCTION: False}, [], given.detach().clone()))
 
-    def _starts(self, path: str) -> Callable[..., None]:
-        def start(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-            is_leaf = isinstance(module, WHOLE) or not any(True for _ in module.children())
-            is_own = not type(module).__module__.startswith("torch.nn")
-            around = any(is_whole and not is_seen for _, is_whole, is_seen in self._stack)
-            self._stack.append((path, is_leaf, (not is_leaf or is_own) and not around))
-            if path not in self.started:
-                self.started.append(path)
-            given = [*args, *kwargs.values()]
-            self._inputs.append([each.detach().clone() for each in given if isinstance(each, torch.Tensor)])
+    def starts(self, path: str, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        """Notes that a module is called.
 
-        return start
+        Args:
+            path: The path of the module.
+            args: The arguments of the call.
+            kwargs: Its keyword arguments.
+        """
+        module = self.modules[path]
+        is_leaf = isinstance(module, WHOLE) or not any(True for _ in module.children())
+        is_own = not type(module).__module__.startswith("torch.nn")
+        around = any(is_whole and not is_seen for _, is_whole, is_seen in self._stack)
+        self._stack.append((path, is_leaf, (not is_leaf or is_own) and not around))
+        if path not in self.started:
+            self.started.append(path)
+        given = [*args, *kwargs.values()]
+        self._inputs.append([each.detach().clone() for each in given if isinstance(each, torch.Tensor)])
 
-    def _ends(self, path: str) -> Callable[..., None]:
-        def end(module: nn.Module, args: object, kwargs: object, output: object) -> None:
-            _, is_leaf, _ = self._stack.pop()
-            inputs = self._inputs.pop()
-            first = output[0] if isinstance(output, tuple) else output
-            if is_leaf and isinstance(first, torch.Tensor) and not any(outer for _, outer, _ in self._stack):
-                self._record(path, type(module).__name__, settings(module), inputs, first)
+    def ends(self, path: str, args: object, kwargs: object, output: object) -> None:
+        """Records the call of a module that has ended.
 
-        return end
+        Args:
+            path: The path of the module.
+            args: Ignored.
+            kwargs: Ignored.
+            output: What the call returned.
+        """
+        _, is_leaf, _ = self._stack.pop()
+        inputs = self._inputs.pop()
+        first = output[0] if isinstance(output, tuple) else output
+        if is_leaf and isinstance(first, torch.Tensor) and not any(outer for _, outer, _ in self._stack):
+            module = self.modules[path]
+            self._record(path, type(module).__name__, settings(module), inputs, first)
 
     def _record(
         self, name: str, kind: str, about: Mapping[str, object], inputs: list[torch.Tensor], output: torch.Tensor
@@ -152,5 +146,7 @@ def recording(model: nn.Module) -> Iterator[LayerRecorder]:
     Args:
         model: The model whose modules are recorded.
     """
-    with LayerRecorder(model) as recorder, DRAWS.watched(recorder.drew):
+    recorder = LayerRecorder(model)
+    calls = following(recorder.modules.items(), recorder.starts, recorder.ends)
+    with calls, recorder, DRAWS.watched(recorder.drew):
         yield recorder
