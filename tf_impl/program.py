@@ -178,9 +178,10 @@ class TrainingProgram:
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state."""
-        state = weights.snapshot(self._step, self.params, self.slots, self.parts.holding.read, self._buffers)
+        read = self.parts.holding.read
+        state = weights.snapshot(self._step, self.params, self.slots, read, self._buffers, self._skipped)
         kept = self._own_exchange.snapshot() if self._own_exchange else ()
-        return averaged(dataclasses.replace(state, local=kept, skipped=self._skipped))
+        return averaged(dataclasses.replace(state, local=kept))
 
     def shards(self) -> None:
         """Returns None: every replica holds the whole state."""

@@ -138,6 +138,7 @@ def snapshot(
     slots: Mapping[str, ByName[Value]],
     read: Callable[[Value], np.ndarray],
     buffers: Mapping[str, tf.Variable],
+    skipped: int,
 ) -> TrainState:
     """Reads the state of a program.
 
@@ -147,10 +148,11 @@ def snapshot(
         slots: What it holds of each kind of optimizer state.
         read: Reads the full array of one parameter.
         buffers: The model's buffers, as `buffers_of` returns them.
+        skipped: How many steps were skipped.
     """
     full, *full_slots = ({name: read(held) for name, held in kind.items()} for kind in (params, *slots.values()))
     kept = {name: buffer.numpy() for name, buffer in buffers.items()}
-    return TrainState(step, full, dict(zip(slots, full_slots, strict=True)), kept)
+    return TrainState(step, full, dict(zip(slots, full_slots, strict=True)), kept, skipped=skipped)
 
 
 def restore(

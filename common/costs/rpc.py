@@ -54,8 +54,8 @@ def rpc(run: Run, backend: str, place: int = 0) -> Ledger:
     ledger, others, passes = mp(run, "memory", place), run.num_devices - 1, run.passes
     # Autograd saves them on the threads of calls, where nothing counts them.
     footprints = tuple(dataclasses.replace(each, activations_bytes=None) for each in ledger.footprints)
-    ledger = dataclasses.replace(ledger, footprints=footprints)
-    ledger = dataclasses.replace(ledger, sent_bytes_per_step=sum(rpc_routes(run).values()))
+    sent = sum(rpc_routes(run).values())
+    ledger = dataclasses.replace(ledger, footprints=footprints, sent_bytes_per_step=sent)
     if place or not others:
         return ledger
     last = str(others)

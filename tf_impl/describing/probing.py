@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 from unittest import mock
@@ -101,7 +100,6 @@ class Probe:
     def _started(self, how: How) -> Iterator[None]:
         """Starts from the initial variables, with layers switched for as long as the context lasts."""
         keras.utils.set_random_seed(how.seed)
-        random.seed(how.seed)
         self._set({**self.initial, **how.buffers}, how.seed)
         with DRAWS.held(how.is_still), contextlib.ExitStack() as frozen:
             if how.is_frozen:

@@ -5,7 +5,6 @@ write, since every tensor means the full one. Gradients and update are two funct
 2.21) combines the all-reduces and then reads optimizer state from before its assignment.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
 
@@ -113,8 +112,7 @@ class DTensorProgram:
     def state(self) -> TrainState:
         """Gathers parameters and optimizer state."""
         read = lambda variable: self.layouts.gather(variable.read_value())  # noqa: E731
-        state = weights.snapshot(self._step, self.params, self.slots, read, {})
-        return dataclasses.replace(state, skipped=self._skipped)
+        return weights.snapshot(self._step, self.params, self.slots, read, {}, self._skipped)
 
     def shards(self) -> list[StatePiece] | None:
         """Returns the shards of this process's devices; None if they hold everything."""

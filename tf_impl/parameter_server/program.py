@@ -162,8 +162,7 @@ class ParameterServerProgram:
     def state(self) -> TrainState:
         """Reads parameters and optimizer state from the servers."""
         buffers = weights.buffers_of(self.model)
-        state = weights.snapshot(self._step, self.params, self.slots, np.concatenate, buffers)
-        return dataclasses.replace(state, skipped=self._skipped)
+        return weights.snapshot(self._step, self.params, self.slots, np.concatenate, buffers, self._skipped)
 
     def shards(self) -> None:
         """Returns None: the chief saves what it fetches, because servers run nothing of ours."""

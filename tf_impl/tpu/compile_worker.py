@@ -6,12 +6,10 @@ It is a separate process, with jax and libtpu and without TensorFlow, since both
 `step.stablehlo` from the directory and leaves `compiled.json`. Nothing runs: libtpu describes the cores, none is needed.
 """
 
-import ctypes
 import dataclasses
 import importlib.metadata
 import itertools
 import math
-import os
 import re
 import signal
 import sys
@@ -29,12 +27,12 @@ from samestep.common.errors import ConfigError, SamestepError, Unavailable, Work
 from samestep.common.files.reading import read_bytes, read_json
 from samestep.common.ledger import Compiled
 from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.worker.child_processes import end_with_parent
 from samestep.tf_impl.tpu.hlo import collectives
 from samestep.tf_impl.tpu.tpu_topology import Topology
 
 _MOST_BYTES = 2**30
 """The most bytes of the step as StableHLO."""
-_PR_SET_PDEATHSIG = 1
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _TOO_LARGE = re.compile(r"required for [\w ]+ \(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)")
 
@@ -180,9 +178,7 @@ def main(directory: str, parent: str) -> None:
         directory: The directory that holds the request, and gets the answer.
         parent: The id of the process that waits for it; when that process ends, for any reason, so does this one.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):
-        return
+    end_with_parent(int(parent), signal.SIGKILL)
     run = Path(directory)
     asked = read_json(run / "step.json")
     assert isinstance(asked, dict)

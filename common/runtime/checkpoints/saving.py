@@ -118,7 +118,8 @@ class Saver:
                 copies = [dataclasses.replace(piece, array=np.array(piece.array)) for piece in pieces]
                 self._start(self._write_own, copies, commit)
         elif (state := program.state()) and self._file.rank == 0:
-            self._start(self._write, _copied(state), commit)
+            write = functools.partial(write_checkpoint, self._file.directory, _copied(state), commit)
+            self._start(self._commit_by, write, commit)
         self._note(stall_seconds=(time.monotonic() - self._last,))
 
     def _list_examples(self) -> None:
@@ -138,9 +139,6 @@ class Saver:
         if self._every.steps:
             return step % self._every.steps == 0
         return program.agree(time.monotonic() - self._last) >= (self._every.seconds or 0.0)
-
-    def _write(self, state: TrainState, commit: Commit) -> None:
-        self._commit_by(functools.partial(write_checkpoint, self._file.directory, state, commit), commit)
 
     def _write_own(self, pieces: Sequence[StatePiece], commit: Commit) -> None:
         """Writes what this rank holds; the first rank then waits for the others, and commits."""

@@ -1,9 +1,11 @@
 """Merges the measurements of processes into a RunResult, with the machine, the commit and the command that repeats the run."""
 
+import contextlib
 import dataclasses
 import functools
 import os
 import platform
+import re
 import shlex
 import statistics
 import subprocess
@@ -129,18 +131,13 @@ def command(config: RunConfig) -> str:
 
 def machine() -> dict[str, Scalar]:
     """Returns a description of this machine."""
-    cpu = ""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                cpu = line.partition(":")[2].strip()
-                break
-    except OSError:
-        pass
+    cpu = None
+    with contextlib.suppress(OSError):
+        cpu = re.search(r"^model name\s*:[ \t]*(\S.*\S)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return {
         "host": platform.node(),
         "system": platform.platform(),
-        "cpu": cpu or platform.processor(),
+        "cpu": cpu[1] if cpu else platform.processor(),
         "cores": os.cpu_count(),
         "memory_bytes": memory_bytes(),
     }
