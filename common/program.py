@@ -147,3 +147,28 @@ class Program(Protocol):
 
     def close(self) -> None:
         """Leaves the group of processes."""
+
+
+class PlainProgram:
+    """What a `Program` does unless it has a reason to do something else."""
+
+    def agree(self, value: float) -> float:
+        """Returns the value, as no other process has losses."""
+        return value
+
+    def shards(self) -> Sequence[StatePiece] | None:
+        """Returns None, as rank 0 saves the whole state."""
+
+    def observe(self: Program, batch: "Batch") -> None:
+        """Takes the observed step, like any other."""
+        self.step(batch)
+
+    def measures(self) -> Mapping[str, float]:
+        """Returns no quantities."""
+        return {}
+
+    def sync(self) -> None:
+        """Returns at once, as nothing is left to be done when a step returns."""
+
+    def close(self) -> None:
+        """Does nothing, as there is no group to leave, or it ends with the process."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from samestep.common.batch import Batch, BatchPart
 from samestep.common.ledger import Footprint, Send
-from samestep.common.program import Hardware, TrainState
+from samestep.common.program import Hardware, PlainProgram, TrainState
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import first_steady_step
 from samestep.common.tree import add_up
@@ -50,7 +50,7 @@ class Parts:
     holding: Holding = dataclasses.field(default_factory=Whole)
 
 
-class TrainingProgram:
+class TrainingProgram(PlainProgram):
     """The replicas of one process in training."""
 
     def __init__(self, run: Run, parts: Parts) -> None:
@@ -183,9 +183,6 @@ class TrainingProgram:
         kept = self._own_exchange.snapshot() if self._own_exchange else ()
         return averaged(dataclasses.replace(state, local=kept))
 
-    def shards(self) -> None:
-        """Returns None: every replica holds the whole state."""
-
     def restore(self, state: TrainState) -> None:
         """Assigns everything on every replica."""
         self._step, self._skipped = state.step, state.skipped
@@ -234,16 +231,9 @@ class TrainingProgram:
         every = (copy for variable in variables for copy in local_results(variable))
         return weights.nbytes(copy for copy in every if copy.device == device)
 
-    def measures(self) -> Mapping[str, float]:
-        """Returns nothing: these strategies have no additional quantities."""
-        return {}
-
     def sync(self) -> None:
         """Waits for the accelerators of this process."""
         wait_for(self.parts.strategy.extended.worker_devices)
-
-    def close(self) -> None:
-        """Does nothing: TensorFlow's collectives end with the process."""
 
 
 def num_compilations() -> int:

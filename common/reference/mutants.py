@@ -20,7 +20,8 @@ from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.models.layers import Gelu, Layer, Linear, Norm, Saved
 from samestep.common.reference.models.transformer import Attention
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.reference.wrong_steps import change_gradients, layers_of, times, train_on, weigh_parts
+from samestep.common.reference.step import times
+from samestep.common.reference.wrong_steps import change_gradients, layers_of, train_on, weigh_parts
 from samestep.common.workload.optimizers.spec import Update
 from samestep.common.workload.optimizers.table import OPTIMIZERS, mistakes_of
 

@@ -5,12 +5,12 @@ import numpy as np
 from samestep.common.batch import Batch
 from samestep.common.features.used import initial_buffers
 from samestep.common.ledger import Footprint, Send
-from samestep.common.program import Arrays, Hardware, TrainState
+from samestep.common.program import Arrays, Hardware, PlainProgram, TrainState
 from samestep.common.reference.features.applied import examples_together, move_buffers
 from samestep.common.reference.models import build_model
 from samestep.common.reference.models.losses import LOSSES
 from samestep.common.reference.periods import copied, rank_programs
-from samestep.common.reference.step import accumulate, shard_gradients, transform
+from samestep.common.reference.step import accumulate, parts_of, transform
 from samestep.common.reference.step_context import StepContext
 from samestep.common.strategy import Run
 from samestep.common.techniques.schedule.statement import at_step
@@ -19,7 +19,7 @@ from samestep.common.workload.initial import empty_slots, init
 from samestep.common.workload.optimizers.spec import OptimizerSpec, Update, of_dimensions
 
 
-class TrainingProgram:
+class TrainingProgram(PlainProgram):
     """The oracle's program: a single process that sends nothing, and against which every other program is judged."""
 
     def __init__(self, run: Run, start: TrainState | None = None) -> None:
@@ -73,12 +73,11 @@ class TrainingProgram:
         """Computes the global mean loss and its gradients over all micro-batches; a technique may exchange the gradients."""
         if self.together:
             return self.together.gradients(batch)
-        held = self.params | self.buffers
         if self.exchange is None or self._step < first_steady_step(self.run.techniques):
-            return accumulate(self.model, self.context, self.loss, held, batch, self.run, self.examples)
-        loss, shards = shard_gradients(self.model, self.context, self.loss, held, batch, self.run, self.examples)
+            return accumulate(self, batch, self.run.passes)
+        losses, shards = zip(*parts_of(self, batch, self.run.num_devices, self.run.passes), strict=True)
         gradients, self.local = self.exchange(self.run, shards, self.local)
-        return loss, gradients
+        return sum(losses), gradients
 
     def keep_statistics(self) -> None:
         """Updates the running statistics with those that the layers noted in the step."""
@@ -103,10 +102,6 @@ class TrainingProgram:
         taken, self._losses = self._losses, []
         return taken
 
-    def agree(self, value: float) -> float:
-        """Returns the value, as there is only one process."""
-        return value
-
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes the logits of inputs."""
         return self.model.forward(self.params | self.buffers, inputs)[0]
@@ -118,9 +113,6 @@ class TrainingProgram:
         slots = {slot: copied(arrays) for slot, arrays in self.slots.items()}
         local = tuple(map(copied, self.local))
         return TrainState(self._step, copied(self.params), slots, copied(self.buffers), local, self._skipped)
-
-    def shards(self) -> None:
-        """Returns None, as one process holds the whole state."""
 
     def restore(self, state: TrainState) -> None:
         """Copies everything that `state` returns, into float64."""
@@ -135,10 +127,6 @@ class TrainingProgram:
         self.slots = {slot: copied(arrays) for slot, arrays in state.slots.items()}
         self.local = tuple(map(copied, state.local))
 
-    def observe(self, batch: Batch) -> None:
-        """Takes one more step; there is nothing else to measure."""
-        self.step(batch)
-
     def sends(self) -> tuple[Send, ...]:
         """Returns an empty tuple, as there is only one process."""
         return ()
@@ -149,16 +137,6 @@ class TrainingProgram:
         slots = [value for arrays in self.slots.values() for value in arrays.values()]
         dtypes = "+".join(dict.fromkeys(value.dtype.name for value in slots))
         return (Footprint.uniform("cpu", params, sum(value.nbytes for value in slots), "tensors", dtypes),)
-
-    def measures(self) -> dict[str, float]:
-        """Returns an empty dict, as the oracle has no measures."""
-        return {}
-
-    def sync(self) -> None:
-        """Returns at once, as NumPy computes synchronously."""
-
-    def close(self) -> None:
-        """Does nothing, as there is no group to leave."""
 
 
 def num_compilations() -> int:

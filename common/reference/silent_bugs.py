@@ -13,7 +13,8 @@ from samestep.common.program import Arrays
 from samestep.common.reference.models.transformer import Embedding, TiedLogits
 from samestep.common.reference.mutants import GPT, Apply, Context, in_cell
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.reference.wrong_steps import Part, change_gradients, layers_of, parts_of, times, weigh_parts
+from samestep.common.reference.step import Part, parts_of, times
+from samestep.common.reference.wrong_steps import change_gradients, layers_of, weigh_parts
 from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.models.transformer import TOKENS
 

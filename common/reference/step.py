@@ -1,43 +1,41 @@
 """The core of the oracle's step: micro-batches and techniques. Each mirror has a counterpart."""
 
+from typing import TYPE_CHECKING
+
 from samestep.common.batch import WHOLE, Batch
 from samestep.common.program import Arrays
-from samestep.common.reference.models.layers import Layer
-from samestep.common.reference.models.losses import Loss
-from samestep.common.reference.step_context import StepContext
-from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.used import used
 
+if TYPE_CHECKING:
+    from samestep.common.reference.program import TrainingProgram
 
-def accumulate(
-    model: Layer, context: StepContext, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int
-) -> tuple[float, Arrays]:
+Part = tuple[float, Arrays]
+"""The loss and the gradients of a part of the batch, both divided by the number of targets in the GLOBAL batch."""
+
+
+def accumulate(program: "TrainingProgram", batch: Batch, passes: int) -> tuple[float, Arrays]:
     """Computes and adds up the losses and gradients of all micro-batches.
 
     Args:
-        model: The model.
-        context: The step context that the model was built with.
-        loss: Sums the loss over all targets that it is given.
-        params: The model's parameters and buffers.
+        program: The program whose weights are used.
         batch: The global batch.
-        run: The run.
-        examples: The number of examples behind each statistic, as in `StepContext`.
+        passes: The number of micro-batches.
 
     Returns:
         The mean loss over all targets of the batch, and its gradients.
     """
+    model, context, params = program.model, program.context, program.params | program.buffers
     total_loss = 0.0
     total: Arrays = {}
     count = batch.num_targets or 1  # a part of a batch may have no targets that count
-    steps = run.passes
-    context.examples = examples
-    for micro in range(steps):
-        part = WHOLE.split(micro, steps)
+    context.examples = program.examples
+    for micro in range(passes):
+        part = WHOLE.split(micro, passes)
         inputs, targets = batch.rows(part)
-        context.keys, context.added = batch.keys(run.seed, part), 0.0
+        context.keys, context.added = batch.keys(program.run.seed, part), 0.0
         logits, saved = model.forward(params, inputs)
-        micro_loss, dlogits = loss(logits, targets)
+        micro_loss, dlogits = program.loss(logits, targets)
         gradients: Arrays = {}
         model.backward(params, saved, dlogits / count, gradients)
         total_loss += micro_loss / count + context.added
@@ -46,18 +44,32 @@ def accumulate(
     return total_loss, total
 
 
-def shard_gradients(
-    model: Layer, context: StepContext, loss: Loss, params: Arrays, batch: Batch, run: Run, examples: int
-) -> tuple[float, list[Arrays]]:
-    """Computes the loss, and each device's share of the gradients; the arguments are those of `accumulate`."""
-    total, shards = 0.0, []
-    for device in range(run.num_devices):
-        part = batch.part(device, run.num_devices)
-        part_loss, gradients = accumulate(model, context, loss, params, part, run, examples)
+def parts_of(program: "TrainingProgram", batch: Batch, count: int, passes: int = 1) -> list[Part]:
+    """Returns the losses and gradients of contiguous equal parts of a batch.
+
+    Args:
+        program: The program whose weights are used.
+        batch: The global batch.
+        count: The number of parts.
+        passes: The number of micro-batches of each part.
+    """
+    found = []
+    for number in range(count):
+        part = batch.part(number, count)
+        loss, gradients = accumulate(program, part, passes)
         share = part.num_targets / batch.num_targets
-        total += share * part_loss
-        shards.append({name: share * value for name, value in gradients.items()})
-    return total, shards
+        found.append((loss * share, times(gradients, share)))
+    return found
+
+
+def times(gradients: Arrays, factor: float) -> Arrays:
+    """Returns gradients multiplied by a factor.
+
+    Args:
+        gradients: The gradients, by name.
+        factor: The factor.
+    """
+    return {name: gradient * factor for name, gradient in gradients.items()}
 
 
 def transform(gradients: Arrays, techniques: Techniques) -> Arrays:

@@ -1,6 +1,5 @@
 """The ways in which mutants make a program wrong: by its gradients, the weights of parts of a batch, its batches or layers."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -8,11 +7,8 @@ from samestep.common.batch import Batch
 from samestep.common.program import Arrays
 from samestep.common.reference.models.layers import layers_below
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.reference.step import accumulate
-from samestep.common.techniques import Techniques
+from samestep.common.reference.step import Part, parts_of, times
 
-Part = tuple[float, Arrays]
-"""The loss and the gradients of a part of the batch, both divided by the number of targets in the GLOBAL batch."""
 T = TypeVar("T")
 
 
@@ -58,25 +54,6 @@ def weigh_parts(
     program.gradients = gradients
 
 
-def parts_of(program: TrainingProgram, batch: Batch, count: int) -> list[Part]:
-    """Returns the losses and gradients of contiguous equal parts of a batch.
-
-    Args:
-        program: The program whose weights are used.
-        batch: The global batch.
-        count: The number of parts.
-    """
-    plain = dataclasses.replace(program.run, techniques=Techniques())
-    trained = program.model, program.context, program.loss, program.params | program.buffers
-    found = []
-    for number in range(count):
-        part = batch.part(number, count)
-        loss, gradients = accumulate(*trained, part, plain, program.examples)
-        share = part.num_targets / batch.num_targets
-        found.append((loss * share, times(gradients, share)))
-    return found
-
-
 def combine(program: TrainingProgram, parts: Sequence[Part], weights: Sequence[float]) -> Arrays:
     """Adds up the gradients of parts, and exchanges the sum of each device as the program does.
 
@@ -92,16 +69,6 @@ def combine(program: TrainingProgram, parts: Sequence[Part], weights: Sequence[f
     shards = [_added(scaled[number : number + each]) for number in range(0, len(scaled), each)]
     total, program.local = program.exchange(program.run, shards, program.local)
     return total
-
-
-def times(gradients: Arrays, factor: float) -> Arrays:
-    """Returns gradients multiplied by a factor.
-
-    Args:
-        gradients: The gradients, by name.
-        factor: The factor.
-    """
-    return {name: gradient * factor for name, gradient in gradients.items()}
 
 
 def _added(parts: Sequence[Arrays]) -> Arrays:

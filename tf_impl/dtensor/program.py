@@ -6,7 +6,6 @@ write, since every tensor means the full one. Gradients and update are two funct
 """
 
 import itertools
-from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +13,7 @@ from tensorflow.experimental import dtensor
 
 from samestep.common.batch import Batch
 from samestep.common.ledger import Footprint, Send
-from samestep.common.program import Hardware, StatePiece, TrainState, whole
+from samestep.common.program import Hardware, PlainProgram, StatePiece, TrainState, whole
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import empty_slots
 from samestep.tf_impl import weights
@@ -25,7 +24,7 @@ from samestep.tf_impl.step import accumulate, mean_loss
 from samestep.tf_impl.techniques.applied import transform
 
 
-class DTensorProgram:
+class DTensorProgram(PlainProgram):
     """A model in training on a mesh, of which this process drives some or all devices."""
 
     def __init__(self, run: Run, layouts: Layouts, hardware: Hardware) -> None:
@@ -132,10 +131,6 @@ class DTensorProgram:
     def _assign(self, variable: dtensor.DVariable, value: np.ndarray) -> None:
         variable.assign(self.layouts.shard(value, variable.layout))
 
-    def observe(self, batch: Batch) -> None:
-        """Takes one more step."""
-        self.step(batch)
-
     def sends(self) -> tuple[Send, ...]:
         """Returns the collectives that DTensor put into the step, in the order of its graph."""
         return self._expanded.sends(self.run.mesh.only_axis)
@@ -159,17 +154,10 @@ class DTensorProgram:
             for device, params, gradients, slots in rows
         )
 
-    def measures(self) -> Mapping[str, float]:
-        """Returns nothing: this strategy has no additional quantities."""
-        return {}
-
     def sync(self) -> None:
         """Waits for the last step's update: DTensor runs it in the background."""
         for shard in dtensor.unpack(next(iter(self.params.values())).read_value()):
             shard.numpy()
-
-    def close(self) -> None:
-        """Does nothing: TensorFlow's collectives end with the process."""
 
 
 def _lookup(table: dtensor.DVariable, ids: tf.Tensor) -> tf.Tensor:

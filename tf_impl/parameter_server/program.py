@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from samestep.common.batch import WHOLE, Batch
 from samestep.common.ledger import Footprint, Send
-from samestep.common.program import Hardware, TrainState
+from samestep.common.program import Hardware, PlainProgram, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.models import predictor
@@ -33,7 +33,7 @@ MAX_IN_FLIGHT = 8
 progress close to the work actually done."""
 
 
-class ParameterServerProgram:
+class ParameterServerProgram(PlainProgram):
     """A model in training, seen from its chief."""
 
     def __init__(
@@ -151,10 +151,6 @@ class ParameterServerProgram:
         self._begun = self.updates.begun()
         return losses.reshape(-1, self._updates_per_step).mean(axis=1).tolist()
 
-    def agree(self, value: float) -> float:
-        """Returns the value: no other process has losses."""
-        return value
-
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits, on a worker."""
         return self.coordinator.schedule(self._predict, args=(as_inputs(inputs),)).fetch()
@@ -163,9 +159,6 @@ class ParameterServerProgram:
         """Reads parameters and optimizer state from the servers."""
         buffers = weights.buffers_of(self.model)
         return weights.snapshot(self._step, self.params, self.slots, np.concatenate, buffers, self._skipped)
-
-    def shards(self) -> None:
-        """Returns None: the chief saves what it fetches, because servers run nothing of ours."""
 
     def restore(self, state: TrainState) -> None:
         """Assigns each server its parts."""
@@ -225,9 +218,6 @@ class ParameterServerProgram:
     def sync(self) -> None:
         """Waits for every step that was handed out."""
         self.coordinator.join()
-
-    def close(self) -> None:
-        """Does nothing: the process that started the servers stops them, after the chief has left."""
 
 
 def _answer_once(workers: int, dtypes: Iterable[tf.DType]) -> None:

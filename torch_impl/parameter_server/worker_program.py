@@ -11,7 +11,7 @@ from torch.distributed import rpc
 
 from samestep.common.batch import Batch, BatchPart
 from samestep.common.ledger import Footprint, Send
-from samestep.common.program import Hardware, TrainState
+from samestep.common.program import Hardware, PlainProgram, TrainState
 from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.local_state import merge
@@ -26,7 +26,7 @@ from samestep.torch_impl.step import accumulation, mean_loss
 from samestep.torch_impl.step_context import StepContext
 
 
-class WorkerProgram:
+class WorkerProgram(PlainProgram):
     """A worker of a parameter server, in training."""
 
     def __init__(
@@ -114,9 +114,6 @@ class WorkerProgram:
         parts = [rpc.rpc_sync(self._server, server.snapshot, (self._step,))] if self._rank == 0 else []
         return merge([self._mode.local_state.snapshot(self._step), *parts])
 
-    def shards(self) -> None:
-        """Returns None, because rank 0 saves the whole state."""
-
     def restore(self, state: TrainState) -> None:
         """Copies what stays on the workers in place, and waits until the server has done the same with its part."""
         self._step = state.step
@@ -143,9 +140,6 @@ class WorkerProgram:
     def measures(self) -> Mapping[str, float]:
         """Returns the mean age of the parameters to which this worker's gradients were applied."""
         return {"staleness": self._staleness / self._pushes}
-
-    def sync(self) -> None:
-        """Returns at once, because a step is over when its calls have returned."""
 
     def close(self) -> None:
         """Leaves the group together with all other processes."""

@@ -5,7 +5,6 @@ import dataclasses
 import math
 import os
 import threading
-from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch.distributed import rpc
 
 from samestep.common.batch import Batch
 from samestep.common.ledger import Footprint, Send
-from samestep.common.program import Hardware, TrainState
+from samestep.common.program import Hardware, PlainProgram, TrainState
 from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.local_state import build_local_state
@@ -102,7 +101,7 @@ class Served:
         return self.local_state.footprint(CPU, self._gradients_bytes)
 
 
-class ServingProgram:
+class ServingProgram(PlainProgram):
     """A process whose part of every step is done by calls of other processes; it keeps pace by waiting for the updates."""
 
     # It is a Program, rather than a server that runs until it is stopped, because it leaves the group together with the
@@ -123,10 +122,6 @@ class ServingProgram:
         """Returns no losses, because the callers have them."""
         return []
 
-    def agree(self, value: float) -> float:
-        """Returns the value unchanged, because this process has no losses."""
-        return value
-
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Returns the inputs, which nobody reads, because the callers predict."""
         return inputs
@@ -135,16 +130,9 @@ class ServingProgram:
         """Returns an empty state, because rank 0 fetches this process's part by a call."""
         return TrainState(0, {}, {})
 
-    def shards(self) -> None:
-        """Returns None, because rank 0 saves the whole state."""
-
     def restore(self, state: TrainState) -> None:
         """Copies this process's part of a state in place; its callers wait for that."""
         self._served.restore(state)
-
-    def observe(self, batch: Batch) -> None:
-        """Takes part in the observed step."""
-        self.step(batch)
 
     def sends(self) -> tuple[Send, ...]:
         """Returns what calls sent from this process."""
@@ -153,13 +141,6 @@ class ServingProgram:
     def footprint(self) -> tuple[Footprint, ...]:
         """Returns the tensors of this process."""
         return (self._served.footprint(),)
-
-    def measures(self) -> Mapping[str, float]:
-        """Returns no quantities, because the callers measure them."""
-        return {}
-
-    def sync(self) -> None:
-        """Returns at once, because a step is over when its updates have been applied."""
 
     def close(self) -> None:
         """Leaves the group together with all other processes."""

@@ -5,7 +5,6 @@ Sent: activations from worker to worker as arguments, gradients back by distribu
 Use it to see how model parallelism was written before pipelines had an API; it takes one batch at a time, like `mp`.
 """
 
-from collections.abc import Mapping
 from functools import reduce
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch.distributed.optim import DistributedOptimizer
 
 from samestep.common.batch import WHOLE, Batch
 from samestep.common.ledger import Footprint, Send
-from samestep.common.program import Hardware, TrainState
+from samestep.common.program import Hardware, PlainProgram, TrainState
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline_schedule import group_segments
 from samestep.common.workload.reductions import correction
@@ -32,7 +31,7 @@ from samestep.torch_impl.step_context import StepContext
 HARDWARE = Hardware(note="one process per device", backend="tensorpipe")
 
 
-class DriverProgram:
+class DriverProgram(PlainProgram):
     """The program of rank 0, which takes every step by calling all workers, including itself."""
 
     def __init__(self, run: Run, served: Served, context: StepContext) -> None:
@@ -63,10 +62,6 @@ class DriverProgram:
         taken, self._losses = self._losses, []
         return torch.stack(taken).tolist() if taken else []
 
-    def agree(self, value: float) -> float:
-        """Returns the value unchanged, because no other process has losses."""
-        return value
-
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Returns logits, computed stage by stage."""
         return reduce(lambda x, to: rpc.rpc_sync(to, stages.predict, (x,)), self._workers, as_inputs(inputs)).numpy()
@@ -75,18 +70,11 @@ class DriverProgram:
         """Returns the state of all workers, merged."""
         return merge(rpc.rpc_sync(worker, stages.snapshot, (self._step,)) for worker in self._workers)
 
-    def shards(self) -> None:
-        """Returns None, because rank 0 saves the whole state."""
-
     def restore(self, state: TrainState) -> None:
         """Copies this process's part of the state in place, and waits until every other worker has done the same."""
         self._step = state.step
         self._served.restore(state)
         stages.await_restored(self._workers)
-
-    def observe(self, batch: Batch) -> None:
-        """Takes the observed step."""
-        self.step(batch)
 
     def sends(self) -> tuple[Send, ...]:
         """Returns the tensors that calls sent from this process."""
@@ -95,10 +83,6 @@ class DriverProgram:
     def footprint(self) -> tuple[Footprint, ...]:
         """Returns the tensors of this process."""
         return (self._served.footprint(),)
-
-    def measures(self) -> Mapping[str, float]:
-        """Returns no quantities, because this strategy has none of its own."""
-        return {}
 
     def sync(self) -> None:
         """Waits for answers that no step waits for; otherwise their bytes would not be counted."""

@@ -9,8 +9,9 @@ from samestep.common.batch import Batch
 from samestep.common.program import Arrays
 from samestep.common.reference.mutants import GPT, Context, in_cell
 from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.step import Part, parts_of, times
 from samestep.common.reference.techniques.precision import LOSS_SCALE
-from samestep.common.reference.wrong_steps import Part, change_gradients, combine, parts_of, times
+from samestep.common.reference.wrong_steps import change_gradients, combine
 from samestep.common.techniques.clip_norm.statement import clip
 from samestep.common.workload.models.transformer import TOKENS
 
