@@ -155,8 +155,9 @@ class Run(Features, Generic[Options]):
         return plain | {"strategy": self.strategy.name, "workload": self.workload.digest, "mesh": str(self.mesh)}
 
 
-Cost = Callable[[Run, str], Ledger]
-"""The cost of a step, given the backend of its exchanges."""
+Cost = Callable[..., Ledger]
+"""The cost of a step, given the run, the backend of its exchanges and, under a strategy with the axis `pipe`, a place along it,
+whose devices send what the ledger says."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +194,6 @@ class StrategyInfo:
         cost: The cost of a step: memory, exchanges, bytes on the wire.
         cost_as_measured: The cost of the observed step, given also what `Program.measures` returned in each process, if what a
             step sends and keeps depends on the data; None if it does not.
-        cost_at: The cost of a step for the devices at each place along `pipe`; None if all devices send alike.
         routes: (process, process) -> the bytes that the first sends to the second in a step; empty if none are predicted.
         textbook: The textbooks' formulas for state, bytes sent and idle time.
         backend: The backend of its exchanges between CPUs: "memory", "gloo", "grpc" or "tensorpipe".
@@ -232,7 +232,6 @@ class StrategyInfo:
     counterpart: str = ""
     options: type[StrategyOptions] = StrategyOptions
     cost_as_measured: Callable[[Run, str, Sequence[Mapping[str, float]]], Ledger] | None = None
-    cost_at: Callable[[Run, str, int], Ledger] | None = None
     routes: Callable[[Run, Ledger, str], Mapping[tuple[int, int], float]] = lambda run, ledger, backend: {}
     textbook: Callable[[Run], tuple[Formula, ...]] = lambda run: ()
     measures: tuple[Measure, ...] = ()

@@ -59,11 +59,11 @@ def sends_by_place(run: Run, ledger: Ledger, backend: str) -> Iterator[Sequence[
         ledger: The prediction for the run.
         backend: The backend that carries its exchanges.
     """
-    if (cost_at := run.strategy.cost_at) is not None:
+    if "pipe" in run.strategy.axes:
         stages = run.mesh.parts("layers")
         apart = run.num_devices // stages
         for place in range(stages):
-            sends = cost_at(run, backend, place).sends
+            sends = run.strategy.cost(run, backend, place).sends
             yield from ([_from(send, place * apart + n, n, run) for send in sends] for n in range(apart))
         return
     yield from ([_from(send, place, place, run) for send in ledger.sends] for place in range(run.num_devices))

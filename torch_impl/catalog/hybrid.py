@@ -16,7 +16,6 @@ ROW = pipelined(
     hardware="many GPUs: tensor inside a machine, pipe between machines, data or shard outside; CPU cores over gloo",
     axes=ANY_MESH,
     cost=hybrid,
-    cost_at=hybrid,
     options=options.HybridOptions,
     reference="torch.distributed.device_mesh, pipelining, tensor.parallel, fsdp.fully_shard",
     status="alpha; uses what pp, tp and fsdp use, but never DDP, which fails inside pipelines or is silently wrong (2.13)",

@@ -12,7 +12,6 @@ ROW = layer_parallel(
     model_split=EQUAL_STAGES,
     hardware="several GPUs, even with slow links; CPU cores over gloo",
     cost=mp,
-    cost_at=mp,
     reference="torch.distributed.send, torch.distributed.recv",
     status="no API; a textbook pattern, for which upstream points to torch.distributed.pipelining",
     measures=measures.WAITING,

@@ -12,7 +12,6 @@ ROW = pipelined(
     data_split=Answer("partial", "into micro-batches, all of which pass through every rank"),
     model_split=Answer("yes", "contiguous stages of layers, one or two a rank"),
     cost=pp,
-    cost_at=pp,
     reference="torch.distributed.pipelining",
     status="alpha; the successor of PiPPy, which was merged into it",
     needs=needs.check_schedule,

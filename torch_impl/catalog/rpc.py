@@ -15,7 +15,6 @@ ROW = over_rpc(
     axes=PIPE,
     topology=ranks,
     cost=rpc,
-    cost_at=rpc,
     routes=lambda run, ledger, backend: rpc_routes(run),
     refuses=refusals.BY_CALLS,
     reference="torch.distributed.rpc, torch.distributed.autograd, torch.distributed.optim.DistributedOptimizer",

@@ -4,7 +4,7 @@ from samestep.common.costs.rpc import rpc_parameter_server, rpc_server_routes
 from samestep.common.runtime.topology import ranks_and_server
 from samestep.common.strategy import Answer
 from samestep.torch_impl.catalog.presets import DATA, over_rpc
-from samestep.torch_impl.rows import measures, needs, options, refusals
+from samestep.torch_impl.rows import measures, needs, options
 
 ROW = over_rpc(
     name="rpc_parameter_server",
@@ -19,7 +19,6 @@ ROW = over_rpc(
     topology=ranks_and_server,
     cost=rpc_parameter_server,
     routes=lambda run, ledger, backend: rpc_server_routes(run),
-    refuses=refusals.NO_WHOLE_GRADIENT,
     reference="torch.distributed.rpc, rpc.functions.async_execution",
     counterpart="tf:parameter_server",
     needs=needs.check_workers,
