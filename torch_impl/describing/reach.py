@@ -59,10 +59,7 @@ class _Looks(TorchDispatchMode):
     """A mode that finds out whether the shape of a result, or the flow of the Python code, depends on numbers."""
 
     supports_higher_order_operators = True  # such as a conditional, which has no tags
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found = False
+    found = False
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -79,9 +76,7 @@ class _Looks(TorchDispatchMode):
 class _LooksOutside(TorchFunctionMode):
     """A mode that finds out whether numbers are taken out of torch."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.found = False
+    found = False
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

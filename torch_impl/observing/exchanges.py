@@ -8,7 +8,7 @@ References:
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -88,10 +88,6 @@ class Observer(TorchDispatchMode):
         super().__init__()
         self.gathered = Gathered(model or nn.Module())
         self._recorder = recorder
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        return self
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

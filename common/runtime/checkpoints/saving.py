@@ -1,5 +1,6 @@
 """Saves checkpoints while a run trains: training waits only for a copy in memory, which a thread writes."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -9,8 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from samestep.common.strategy import Run
 _POLL_SECONDS = 0.02
 
 
-class Saver:
+class Saver(contextlib.AbstractContextManager):
     """Saves the state of a program at intervals. Every process has a saver, and all decide alike. Use it as a context manager."""
 
     def __init__(
@@ -66,12 +65,7 @@ class Saver:
         self._last = time.monotonic()
         self.saves = Saves()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
             self._succeeds(self._list_examples, self._commit)
         while self._is_writing:

@@ -1,12 +1,13 @@
 """Starts a run's processes, watches them, and turns the files that they leave into a result."""
 
+import contextlib
 import dataclasses
 import functools
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from samestep.common.catalog import framework_info, row_module
 from samestep.common.errors import ConfigError, WorkerFailed
@@ -34,7 +35,7 @@ if TYPE_CHECKING:  # not needed by a run of our own models
 WORKER = "samestep.common.runtime.worker.worker"
 
 
-class Launcher:
+class Launcher(contextlib.AbstractContextManager):
     """Starts runs one after the other, and imports each framework only once. Use it as a context manager."""
 
     def __init__(self, worker: str = WORKER, executor: "JobExecutor | None" = None) -> None:
@@ -49,9 +50,6 @@ class Launcher:
         self._servers: dict[tuple[str, int, str], ForkClient] = {}
         self.last_run: Path | None = None
         self._scratch = make_scratch()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         with hold_signals():

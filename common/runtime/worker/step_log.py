@@ -1,11 +1,11 @@
 """The step log that our loop writes on rank 0, which has the losses of whole batches and the time of each step."""
 
+import contextlib
 import hashlib
 import math
 import platform
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
@@ -60,7 +60,7 @@ def _hash(parts: Sequence[bytes]) -> int:
     return int.from_bytes(hashlib.blake2b(b"".join(parts), digest_size=8).digest())
 
 
-class RunLog:
+class RunLog(contextlib.AbstractContextManager):
     """Adds the windows of a run to its log. Use it as a context manager."""
 
     def __init__(self, directory: Path, run: Run, launch: Launch, split: Split) -> None:
@@ -75,9 +75,6 @@ class RunLog:
         self._run = run
         self._digests = RowDigests(split.train_inputs, split.train_targets)
         self._writer = LogWriter(directory, header_of(run, launch))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._writer.__exit__(None, None, None)
