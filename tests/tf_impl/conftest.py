@@ -1,5 +1,4 @@
 import dataclasses
-import time
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
@@ -9,7 +8,6 @@ from samestep.common.ledger import Footprint
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.records import DeviceRow, RunResult
 from tests.lent import LentLauncher
 from tests.processes import descendants
@@ -33,16 +31,6 @@ def costs_what_was_predicted(result: RunResult) -> None:
     assert tuple(result.exchanges) == result.predicted.exchanges
     sent = sum(row.sent_bytes_per_step for row in result.processes)
     assert sent == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.05, abs=512)
-
-
-def end_of(server: ForkClient, number: int) -> int:
-    """The exit code of a worker that is no process of a run; one that does not end fails."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        for answer in server.poll(0.5):
-            if answer.get("ended") == number:
-                return int(answer["code"])
-    raise AssertionError(f"worker {number} runs on")
 
 
 def _known(count: int | None) -> int:

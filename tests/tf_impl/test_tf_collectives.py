@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.runtime.parent.launcher import Launcher
-from tests.one_batch_worker import WORKER
-from tests.tf_impl.conftest import end_of
-from tests.tf_impl.script_worker import PRINTED, SCRIPT
+from tests.forked_scripts import run_forked
 
 pytestmark = pytest.mark.tf
 
@@ -69,19 +67,10 @@ GRAPHS = """
 """
 
 
-def printed(launcher: Launcher, folder: Path) -> list[str]:
-    """What the scripts print in one process of their own, forked from one that has imported TensorFlow."""
-    (folder / SCRIPT).write_text(textwrap.dedent(ALL) + textwrap.dedent(GRAPHS))
-    server = launcher._server("tf", 1, 60.0)
-    server.wait_ready()
-    number = server.start_worker(folder, folder / "log", {WORKER: "tests.tf_impl.script_worker"}, None)
-    assert end_of(server, number) == 0, (folder / "log").read_text()
-    return (folder / PRINTED).read_text().splitlines()
-
-
 def test_every_operation_is_counted_or_refused_and_so_is_what_a_graph_hides(launcher: Launcher, tmp_path: Path) -> None:
     """Of all that the installed TensorFlow has registered, by its name."""
-    counted, *graphs = printed(launcher, tmp_path)
+    scripts = textwrap.dedent(ALL) + textwrap.dedent(GRAPHS)
+    counted, *graphs = run_forked(launcher, "tf", tmp_path, scripts).splitlines()
     assert int(counted.partition(" ")[0]) > 25, counted
     assert graphs == [
         "[('all_gather', 60)]",

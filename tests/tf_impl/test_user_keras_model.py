@@ -18,8 +18,9 @@ from samestep.common.runtime.state_file import read_state
 from samestep.common.workload.models.description import read_description
 from tests.cells import slow
 from tests.conftest import RunCell
+from tests.forked_scripts import end_of
 from tests.ledgers import sends_what_was_predicted
-from tests.tf_impl.conftest import costs_what_was_predicted, end_of
+from tests.tf_impl.conftest import costs_what_was_predicted
 
 pytestmark = pytest.mark.tf
 HELD = ("params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes")

@@ -1,9 +1,8 @@
 """What a process holds while its model is built, and a model that one process cannot hold."""
 
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +13,14 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import resolve
+from tests.forked_scripts import run_forked
 from tests.torch_impl.limited_worker import MORE_BYTES
 
 pytestmark = pytest.mark.torch
 
 BUILT = "synthetic-mlp+width=256+layers=30"
 BUILD = """
-    import sys, weakref
+    import weakref
     import torch, torch.distributed as dist
     from torch.distributed.tensor import DTensor
     from torch.multiprocessing.reductions import StorageWeakRef
@@ -61,7 +61,7 @@ BUILD = """
             return result
 
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
-    run, cpu = parse(RunConfig(strategy="fsdp", workload=sys.argv[1], devices=4)), torch.device("cpu")
+    run, cpu = parse(RunConfig(strategy="fsdp", workload=BUILT, devices=4)), torch.device("cpu")
     sharded = lambda model: shard(run, model, device_mesh(run, cpu), True, find_blocks(run, model))
     for distribute in (lambda model: None, sharded):
         with Alive() as alive:
@@ -71,12 +71,10 @@ BUILD = """
 """
 
 
-def test_fsdp_builds_its_shard_and_one_parameter_at_a_time() -> None:
+def test_fsdp_builds_its_shard_and_one_parameter_at_a_time(launcher: Launcher, tmp_path: Path) -> None:
     """Beside the shard there is one parameter: as it was drawn, in float64; rounded; and permuted into torch's layout."""
-    script = [sys.executable, "-c", textwrap.dedent(BUILD), BUILT]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    at_once, _, in_shards, drawn = map(int, done.stdout.split())
+    script = textwrap.dedent(BUILD).replace("BUILT", repr(BUILT))
+    at_once, _, in_shards, drawn = map(int, run_forked(launcher, "torch", tmp_path, script).split())
     largest, whole = 4 * 256 * 256, 4 * num_params(resolve(BUILT).model)
     assert at_once > whole
     padding = 2**10  # ten classes do not divide among four

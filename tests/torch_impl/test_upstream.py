@@ -4,13 +4,15 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import io
-import subprocess
-import sys
 import textwrap
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
+
+from samestep.common.runtime.parent.launcher import Launcher
+from tests.forked_scripts import run_forked
 
 pytestmark = pytest.mark.torch
 
@@ -34,14 +36,6 @@ def told(script: str) -> str:
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
     return printed.getvalue().strip()
-
-
-def told_elsewhere(script: str) -> str:
-    """What a script prints in a process of its own."""
-    source = textwrap.dedent(ALONE) + textwrap.dedent(script)
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def test_the_version() -> None:
@@ -182,7 +176,7 @@ def test_operators_of_fully_shard_of_torch_2_13() -> None:
     importlib.util.find_spec("deepspeed") is None,
     reason="deepspeed is not installed: pip install 'samestep[deepspeed]'",
 )
-def test_without_shared_memory_op_of_deepspeed_0_19() -> None:
+def test_without_shared_memory_op_of_deepspeed_0_19(launcher: Launcher, tmp_path: Path) -> None:
     """Nothing is compiled, and what a row sends goes over gloo."""
     script = """
         import os
@@ -192,7 +186,10 @@ def test_without_shared_memory_op_of_deepspeed_0_19() -> None:
         deepspeed.init_distributed()
         print(deepspeed.comm.comm.cdb.shm_comm_op, deepspeed.__version__[:5], sep="\\n")
     """
-    assert told_elsewhere(script).splitlines()[-2:] == ["None", "0.19."]
+    script = textwrap.dedent(ALONE) + textwrap.dedent(script)
+    strategy = "samestep.torch_impl.strategies.deepspeed"  # the session's runs have it imported as well
+    found = run_forked(launcher, "torch", tmp_path, script, "deepspeed", [strategy])
+    assert found.splitlines()[-2:] == ["None", "0.19."]
 
 
 def test_the_hooks_on_top_of_torch_2_13() -> None:
