@@ -32,7 +32,7 @@ from samestep.common.strategy import Run
 _POLL_SECONDS = 0.02
 
 
-class Saver(contextlib.AbstractContextManager):
+class Saver(contextlib.AbstractContextManager["Saver"]):
     """Saves the state of a program at intervals. Every process has a saver, and all decide alike. Use it as a context manager."""
 
     def __init__(

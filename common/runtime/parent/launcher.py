@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # not needed by a run of our own models
 WORKER = "samestep.common.runtime.worker.worker"
 
 
-class Launcher(contextlib.AbstractContextManager):
+class Launcher(contextlib.AbstractContextManager["Launcher"]):
     """Starts runs one after the other, and imports each framework only once. Use it as a context manager."""
 
     def __init__(self, worker: str = WORKER, executor: "JobExecutor | None" = None) -> None:

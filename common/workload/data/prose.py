@@ -21,7 +21,6 @@ class ProseSpec(ReadWhole):
     """Sequences of `context` bytes; the targets are the bytes that come next."""
 
     name: ClassVar[str] = "prose"
-    is_random: ClassVar[bool] = False
 
     context: int = 64
     ignored: float = flag(0.0, "the same share as in the model", least=0, most=0.5)

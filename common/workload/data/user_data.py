@@ -26,7 +26,6 @@ class UserSpec(ReadWhole):
     """
 
     name: ClassVar[str] = "yours"
-    is_random: ClassVar[bool] = False
 
     path: str
     sha256: str = ""
