@@ -1,4 +1,4 @@
-"""Prints the verdict on two commands in forked processes: python -m tests.recording.run_forked A B."""
+"""Prints the verdict on two commands, which are run in processes that are forked off this one: run_forked.py A B."""
 
 import os
 import shlex

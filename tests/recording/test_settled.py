@@ -1,8 +1,6 @@
 """The page of settled questions has what the table has, and the commands say what the table says."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +8,8 @@ import pytest
 from museum.settled.answering import Printed, run
 from museum.settled.page import PAGE, render
 from museum.settled.table import QUESTIONS, Answer
+from tests.recording.records import ROOT, run_forked
 
-ROOT = Path(__file__).parents[2]
 ANSWERS = [answer for question in QUESTIONS for answer in question.answers]
 BLOCK = re.compile(r"^```console\n\$ (.+)\n((?:.*\n)+?)```$", re.MULTILINE)
 
@@ -56,10 +54,9 @@ def test_at_least_six_threads_are_answered_and_each_script_answers_one() -> None
 @pytest.mark.timeout(200)
 def test_the_cheapest_command_says_what_the_table_says() -> None:
     (answer,) = (each for each in ANSWERS if each.a.endswith("summed_loss"))
-    line = [sys.executable, "-m", "tests.recording.run_forked", answer.a, answer.b]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, done.stderr
-    code, _, headline = done.stdout.partition(" ")
+    script = ROOT / "tests" / "recording" / "run_forked.py"
+    printed = run_forked("torch", [(str(script), [answer.a, answer.b], None, 1)])
+    code, _, headline = printed.partition(" ")
     assert Printed(int(code), headline, "").is_as_expected(answer), headline
 
 

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.torch
 PAIRS_OF = {"strangers": PAIRS, "newcomers": NEWCOMERS, "guests": GUESTS}
 ALL = [pair for pairs in PAIRS_OF.values() for pair in pairs]
 SCRIPTS = {kind: name for name, pairs in PAIRS_OF.items() for kind, *_ in pairs}
-SEEDS = range(2)
-"""The seeds of reruns: any two of the product's four give these verdicts, as all of them do."""
+SEEDS = range(1)
+"""The seeds of reruns: any one of the product's four gives these verdicts, as all of them do."""
 
 
 @pytest.fixture(scope="module")
