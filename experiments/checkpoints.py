@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
-from samestep.common.runtime.directory import check_there
+from samestep.common.files.access import check_there
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.text import github, size

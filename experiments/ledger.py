@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, ParityFailed
+from samestep.common.files.access import check_there
 from samestep.common.run import parse
-from samestep.common.runtime.directory import check_there, read_config
+from samestep.common.runtime.directory import read_config
 from samestep.common.steps.log import read_log
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser

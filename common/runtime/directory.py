@@ -47,16 +47,6 @@ MODEL = "model"
 """The folder of the description in a run directory."""
 
 
-def check_there(path: Path) -> None:
-    """Refuses a path that leads nowhere, before anything is said of what it lacks.
-
-    Raises:
-        ConfigError: Nothing is there.
-    """
-    if not os.path.lexists(path):
-        raise ConfigError(f"{path} is not there; name a directory that is.")
-
-
 def refuse_taken(directory: Path) -> None:
     """Refuses a directory whose contents would be overwritten, or mistaken for ours.
 

@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 
 from samestep.common.errors import ConfigError
+from samestep.common.files.access import check_open
 from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.steps.joined_ranks import JoinedRanks
 from samestep.common.steps.log import METRICS
@@ -62,6 +63,7 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
     Raises:
         ConfigError: The directory is not a record, is damaged, or lacks a rank.
     """
+    check_open(directory)
     files = rank_files(directory)
     if not files and os.path.lexists(directory / METRICS):
         raise ConfigError(

@@ -5,11 +5,13 @@ Only what samestep wrote is found and removed, by the lists in `common/files/wri
 
 import dataclasses
 import re
+import stat
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
+from samestep.common.files.access import why_closed
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.removing import discard, discard_all, find_written, walk
 from samestep.common.files.written import read
@@ -110,6 +112,8 @@ def why_kept(run: Path) -> str:
     config = _read_config(run)
     if config.get("keep_state") and (run / "state.npz").exists():
         return "whose state was kept by --keep-state"
+    if why_closed(run, writes=True):
+        return "that you may not write into"
     if is_running(run):
         return "that is running"
     if (run / "result.json").exists():
@@ -203,16 +207,31 @@ def check_named(directory: Path) -> Path:
     Raises:
         ConfigError: It is neither a run nor a comparison that samestep made there, or it is being run.
     """
+    _check_removable(directory)
     there = [found for _, found in find_written(directory, depth=0)]
     if not any({"config.json", COMPARISON} & found.keys() or _is_record(found) for found in there):
         why = "is a link" if directory.is_symlink() else "is not there" if not directory.exists() else ""
         if not why and _read_config(directory):
-            why = "has no list of what samestep wrote there, as an earlier version's or a copy; remove it yourself"
+            whose = "an earlier version's, another user's or a copy"
+            why = f"has no list of what samestep wrote there, as {whose}; remove it yourself"
         raise ConfigError(f"{directory} {why or 'is no run, comparison or record'}; nothing was removed.")
     for run in find_runs(directory):
         if is_running(run.path):
             raise ConfigError(f"{run.path} is running; nothing was removed: {how_to_end(run.path)}")
     return directory
+
+
+def _check_removable(directory: Path) -> None:
+    """Refuses a directory with a folder of ours from which the user may remove nothing."""
+    ours = (
+        path / name
+        for path, found in find_written(directory)
+        for name, status in found.items()
+        if stat.S_ISDIR(status.st_mode)
+    )
+    for each in (directory, *ours):
+        if why := why_closed(each, writes=True):
+            raise ConfigError(f"{each} {why}; nothing was removed.")
 
 
 def free_named(directory: Path) -> list[CacheEntry]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
+from samestep.common.files.access import check_open
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.comparing import comparison_file, stored
 from samestep.experiments.comparing.row import NOT_RUN
@@ -39,6 +40,7 @@ def load_earlier(directory: Path) -> Earlier:
     Raises:
         ConfigError: It holds no result, or a damaged one.
     """
+    check_open(directory)
     if os.path.exists(directory / comparison_file.NAME):  # no error for a long path
         loaded = stored.load(directory)
         if lost := [row.cell for row in loaded.rows if row.status == NOT_RUN]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from samestep.common.catalog import require
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Refused, SamestepError, WorkerFailed
+from samestep.common.files.access import check_open
 from samestep.common.files.removing import discard
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import read_error, reserve_error, write_error
@@ -95,6 +96,7 @@ def _take(
     directory = Path(launch.out or "")
     try:
         make_place(directory, comparison)
+        check_open(directory, writes=True)
         discard(directory)  # an interrupted run is measured again
         found.results[number] = launcher.run(run, launch, progress, started)
     except (SamestepError, OSError) as error:

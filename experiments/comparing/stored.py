@@ -9,6 +9,7 @@ from pathlib import Path
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
+from samestep.common.files.access import check_open
 from samestep.common.files.writing import make_folder
 from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.integrity import check_error
@@ -93,6 +94,7 @@ def read_asked(directory: Path) -> Given:
     Raises:
         ConfigError: It holds no comparison, or its file is damaged.
     """
+    check_open(directory)
     path = directory / comparison_file.NAME
     if not os.path.exists(path):  # no error for a long path
         raise ConfigError(

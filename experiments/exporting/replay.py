@@ -7,8 +7,8 @@ from pathlib import Path
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
+from samestep.common.files.access import check_there
 from samestep.common.flags import Scalar
-from samestep.common.runtime.directory import check_there
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.steps.log import METRICS, read_log
 from samestep.experiments.comparing.quantities import QUANTITIES

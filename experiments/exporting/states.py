@@ -6,13 +6,13 @@ from pathlib import Path
 
 from samestep.common.catalog import framework_info, require
 from samestep.common.errors import ConfigError
+from samestep.common.files.access import check_there
 from samestep.common.files.safetensors import SUFFIX, write_safetensors
 from samestep.common.files.silence import silenced
 from samestep.common.frameworks import FRAMEWORKS
 from samestep.common.program import TrainState
 from samestep.common.runtime.checkpoints.committed import read_saved
 from samestep.common.runtime.checkpoints.usual_names import to_usual, usual_name
-from samestep.common.runtime.directory import check_there
 from samestep.common.runtime.parent.check import refuse_stateless
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, WorkerFailed, count
+from samestep.common.files.access import check_open
 from samestep.common.files.writing import open_directory
 from samestep.common.request import Launch
 from samestep.common.run import as_config
@@ -190,6 +191,7 @@ def check_unfinished(directory: Path) -> Path:
     Raises:
         ConfigError: The directory holds a finished run, a run that is still going, or no run.
     """
+    check_open(directory)
     if os.path.lexists(directory / "result.json"):
         raise ConfigError(f"--resume {directory}: it holds a finished run; --start-from continues from where it ended.")
     if not os.path.lexists(directory / "config.json"):

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.files.access import check_open
 from samestep.common.files.locks import claim_place
 from samestep.common.frameworks import conventions
 from samestep.common.program import Program
@@ -150,6 +151,7 @@ def _run_directory(arguments: list[str]) -> Path:
     if len(arguments) != 1:
         raise ConfigError("samestep worker takes one argument: a directory from samestep run --prepare.")
     directory = Path(arguments[0])
+    check_open(directory, writes=True)
     if os.path.exists(directory / "result.json"):
         raise ConfigError(f"{directory} holds a finished run; nothing was overwritten: prepare another directory.")
     return directory
