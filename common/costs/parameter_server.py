@@ -32,6 +32,7 @@ class _Calls(NamedTuple):
         once: The bytes for the call itself.
         server: The bytes for each server.
         part: The bytes for each part of a variable.
+        unchanged: The bytes fewer for each part that is read and not changed, such as a frozen weight.
         slot: The bytes for each slot of a part that is trained.
         table: The bytes for each part of a table.
     """
@@ -39,25 +40,28 @@ class _Calls(NamedTuple):
     once: int
     server: int
     part: int
+    unchanged: int
     slot: int
     table: int
 
     def size(self, servers: int, parts: Sequence["_Part"], slots: int) -> float:
         """Returns the bytes to or from some of the servers, or all."""
         learning, tables = sum(part.has_gradient for part in parts), sum(part.lookups > 0 for part in parts)
-        read = sum(part.reads > 0 for part in parts)
-        return servers * self.server + read * self.part + learning * slots * self.slot + tables * self.table
+        read = [part for part in parts if part.reads > 0]
+        kept = sum(not part.is_pushed for part in read)
+        calls = servers * self.server + len(read) * self.part - kept * self.unchanged
+        return calls + learning * slots * self.slot + tables * self.table
 
 
 _TO_WORKER, _TO_SERVER, _FROM_SERVER = (
-    _Calls(1890, 60, 164, 90, 0),
-    _Calls(1600, 400, 415, 98, 150),
-    _Calls(540, 606, 298, 0, 300),
+    _Calls(1890, 60, 164, 105, 90, 0),
+    _Calls(1600, 400, 415, 138, 98, 150),
+    _Calls(540, 606, 298, 237, 0, 300),
 )
 _TO_CHIEF_BYTES, _BETWEEN_BYTES, _AGAIN_BYTES = 540, 280, 150
 """The bytes of a worker's answer in an update; those that the first server exchanges, in each direction, for each part of
-another server; and those in each direction for each part that is read again, by a further micro-batch, a layer that is
-called again or a turn of a loop.
+another server that is changed; and those in each direction for each part that is read again, by a further micro-batch, a layer
+that is called again or a turn of a loop.
 """
 _LOOP_BYTES, _TURN_BYTES, _TURNED_BYTES = (1850, 1740), (705, 90), 80
 """The bytes that a worker sends to a server and gets back for each loop that reads parameters, as Keras' recurrent layers do,
@@ -156,8 +160,9 @@ def server_routes(run: Run) -> Mapping[tuple[int, int], float]:
             found[worker, 0] = share * _TO_CHIEF_BYTES
             found[worker, first + server] = share * (pushed + asked + to)
             found[first + server, worker] = share * (pulled + back)
+        changed = sum(part.is_pushed for part in own)
         if server:
-            found[first, first + server] = found[first + server, first] = updates * len(own) * _BETWEEN_BYTES
+            found[first, first + server] = found[first + server, first] = updates * changed * _BETWEEN_BYTES
     return found
 
 

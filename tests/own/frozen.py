@@ -107,6 +107,15 @@ def build_keras():
     return model
 
 
+def build_mostly_frozen():
+    import keras
+    from keras.layers import Dense
+
+    layers = [Dense(16, activation="tanh", trainable=place == 0) for place in range(4)]
+    return keras.Sequential([keras.Input((10,)), *layers, Dense(2)])
+
+
+MOSTLY_FROZEN = samestep.Model(tf=build_mostly_frozen)
 BOTH = samestep.Model(torch=build_torch, tf=build_keras)
 KERAS = samestep.Model(tf=build_keras)
 

@@ -33,6 +33,13 @@ def test_every_byte_is_predicted(run_cell: RunCell, cell: str) -> None:
     assert (fullest.params_bytes, fullest.optimizer_bytes) == (NUM_PARAMS * item, 2 * trained * item)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("servers", [1, 2])
+def test_servers_are_asked_less_of_what_is_not_changed(run_cell: RunCell, servers: int) -> None:
+    cell = f"tf:parameter_server+parameter_servers={servers}"
+    costs_what_was_predicted(run_cell(cell, "digits-mlp", **asked("MOSTLY_FROZEN", devices=2)))
+
+
 def test_frozen_layers_of_two_frameworks_are_matched(run_cell: RunCell) -> None:
     result = run_cell("tf:single", "digits-mlp", **asked("BOTH"))
     assert result.parity.passed, result.parity.reason
