@@ -1,6 +1,7 @@
 """What `samestep port` prints: the parameters, the layers side by side, and the verdict."""
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,11 @@ from samestep.experiments.printing.column_table import Column, table
 from samestep.experiments.printing.formats import Case as Reported
 from samestep.experiments.printing.formats import Document
 from samestep.experiments.printing.text import fill, paragraphs, screen_width, shape
+
+_WHOLE = (
+    " The table says how far the worst element is off, and the last line how far the tensor as a whole is: the length of the "
+    "difference, relative to that of the first model's tensor."
+)
 
 
 def port_document(case: PortCase, verdict: PortVerdict) -> Document:
@@ -99,7 +105,9 @@ def _text(case: PortCase, verdict: PortVerdict) -> str:
     ]
     said = [
         "Deviations in float64, relative to the largest element. Dropout is off, and tensors that start as constants, such as "
-        "biases of zero, were changed a little, so they count.",
+        "biases of zero, were changed a little, so they count."
+        + _WHOLE
+        * bool(re.search("(outputs|input|their gradients) differs? by", verdict.sentence)),
         f"loss of the first batch: {a} {case.source.loss:.12g}, {b} {case.target.loss:.12g}",
         *_curve(case),
         *lacking,

@@ -109,6 +109,16 @@ def test_small_ports_are_told_from_right_ones(walked: Walked) -> None:
     assert {name: found[name].sentence for name, cause in wrong.items() if cause not in found[name].cause} == {}
 
 
+def test_two_sizes_of_a_difference_are_told_apart(walked: Walked) -> None:
+    documents = {name: port_document(*walked.found[name][:2]) for name in SMALL}
+    explained = {
+        name for name, each in documents.items() if "how far the tensor as a whole is" in " ".join(each.text().split())
+    }
+    assert explained == {
+        name for name in SMALL if re.search("(outputs|input) differs? by", walked.found[name][1].sentence)
+    }
+
+
 def test_a_workflow_annotates_a_port_that_differs(
     walked: Walked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
