@@ -224,7 +224,6 @@ defect(
 
 
 def continued_torch():
-    import torch
     from torch import nn
 
     class Net(nn.Module):
@@ -234,9 +233,7 @@ def continued_torch():
             self.first, self.rnn = (nn.GRU(8, 8, batch_first=True) for _ in range(2))
 
         def forward(self, ids):
-            table = self.table(ids)
-            _, state = self.first(table)
-            return self.out(self.rnn(torch.flip(table, (1,)), state)[0])
+            return self.out(self.rnn(*self.first(self.table(ids)))[0])
 
     return Net()
 
@@ -246,11 +243,9 @@ def continued_keras(continued=True):
     from keras import layers
 
     ids = keras.Input((6,), dtype="int64")
-    table = layers.Embedding(31, 8)(ids)
-    _, state = layers.GRU(8, return_state=True)(table)
-    rnn = layers.GRU(8, return_sequences=True)
-    turned = keras.ops.flip(table, 1)
-    return keras.Model(ids, layers.Dense(31)(rnn(turned, initial_state=state) if continued else rnn(turned)))
+    h, state = layers.GRU(8, return_sequences=True, return_state=True)(layers.Embedding(31, 8)(ids))
+    h = layers.GRU(8, return_sequences=True)(h, initial_state=state if continued else None)
+    return keras.Model(ids, layers.Dense(31)(h))
 
 
 model("continued", "tokens", continued_torch, continued_keras)
