@@ -28,12 +28,12 @@ from samestep.experiments import run
 from tests.cells import slow
 
 ROOT = str(Path(__file__).parents[3])
-ARGUMENTS = "--workload digits-mlp+width=32 --batch-size 48 --steps 12 --dtype float64 --optimizer adamw --parity"
+ARGUMENTS = "--workload digits-mlp+width=32 --batch-size 48 --dtype float64 --optimizer adamw --parity"
 
 
-def prepared(capsys: pytest.CaptureFixture[str], path: Path, *arguments: str) -> list[str]:
+def prepared(capsys: pytest.CaptureFixture[str], path: Path, *arguments: str, steps: int = 12) -> list[str]:
     """What `--prepare` prints."""
-    assert run.main([*ARGUMENTS.split(), *arguments, "--prepare", "--out", str(path)]) == 0
+    assert run.main([*ARGUMENTS.split(), *arguments, f"--steps={steps}", "--prepare", "--out", str(path)]) == 0
     assert sorted(file.name for file in path.iterdir()) == ["config.json", "error.json", "written.jsonl"]
     return capsys.readouterr().out.splitlines()
 
@@ -89,8 +89,8 @@ def test_torchrun_restarts_a_run_from_its_newest_checkpoint(
 ) -> None:
     """A rank is killed while it trains: the workers that torchrun starts again go on, and nothing is seen of it in the result."""
     path = tmp_path / "run"
-    asked = "--strategy ddp --devices 4 --steps 400 --save-every 20 --keep-state"
-    lines = prepared(capsys, path, *asked.split())
+    asked = "--strategy ddp --devices 4 --save-every 20 --keep-state"
+    lines = prepared(capsys, path, *asked.split(), steps=400)
     line = lines[lines.index("torchrun:") + 1].strip().replace("--standalone", "--standalone --max-restarts 1")
     with started(line) as torchrun:
         while not find_folders(path) and torchrun.poll() is None:
