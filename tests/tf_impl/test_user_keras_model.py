@@ -52,6 +52,15 @@ def test_a_variable_that_nothing_reads_stays_as_it_is(run_cell: RunCell, cell: s
     costs_what_was_predicted(result)
 
 
+def test_what_nothing_takes_is_not_read(launcher: Launcher) -> None:
+    """So no worker pulls it, although its layer is called."""
+    described = launcher.describe(Cell.parse("tf:single").apply_to(RunConfig(**own("UNREAD"))))
+    reads = {name: param.reads for name, param in parse(described).workload.model.params().items()}
+    assert reads == {
+        f"dense{each}/{name}": int(each != "_1") for each in ("", "_1", "_2") for name in ("kernel", "bias")
+    }
+
+
 def test_a_subclassed_model_in_float32(run_cell: RunCell) -> None:
     result = run_cell("tf:single", "digits-mlp", **own("SUBCLASSED"))
     assert result.parity.passed, result.parity.reason

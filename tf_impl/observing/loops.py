@@ -82,9 +82,12 @@ def find_reads(graph: tf.Graph) -> Reads:
     taking = {tensor.op for each in every for tensor in each.operation.inputs}
     whole, used, loops = collections.Counter[int](), set[int](), dict[tf.Graph, int]()
     for each in every:
+        is_read = each.operation.type == "ReadVariableOp"
+        if is_read and each.operation not in taking:
+            continue
         for handle in (handles[tensor.name] for tensor in each.inputs if tensor.name in handles):
             used.add(handle)
-            if each.operation.type == "ReadVariableOp" and each.operation in taking:
+            if is_read:
                 whole[handle] += each.times
                 loops |= {each.operation.graph: each.times} if each.given else {}
     return Reads(whole, frozenset(used), tuple(loops.values()))
