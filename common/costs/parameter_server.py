@@ -220,8 +220,9 @@ def _parts(run: Run) -> list[_Part]:
         for shard in range(shards):
             size = (param.shape[0] // shards + (shard < param.shape[0] % shards)) * row
             looked_up = param.lookups * size / param.size
-            reads = param.reads if param.has_gradient or param.frozen else 0  # what nothing reads is not pulled
-            parts.append(_Part(size, not param.frozen, param.has_gradient, reads, looked_up, row, param.read_by_rows))
+            parts.append(
+                _Part(size, not param.frozen, param.has_gradient, param.reads, looked_up, row, param.read_by_rows)
+            )
     return parts
 
 
