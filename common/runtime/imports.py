@@ -76,17 +76,17 @@ def preload(imports: Imports) -> None:
     Raises:
         RuntimeError: An import has started a thread, and a fork would leave its locks held.
     """
-    before = _num_threads()
+    before = _threads()
     with _set(imports.environment):
         for name in imports.modules:
             with contextlib.suppress(Exception):
                 import_modules([name])
-    if _num_threads() > before:
+    if _threads() - before:  # others may end meanwhile
         raise RuntimeError(f"importing {', '.join(imports.modules[:3])}, ... has started a thread")
 
 
-def _num_threads() -> int:
-    return len(os.listdir("/proc/self/task"))
+def _threads() -> set[str]:
+    return set(os.listdir("/proc/self/task"))
 
 
 @contextlib.contextmanager

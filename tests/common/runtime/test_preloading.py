@@ -1,5 +1,6 @@
 """What a user's model imports is imported once, in the process that forks, unless a fork behind it would not be safe."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,16 @@ def test_a_package_that_starts_a_thread_is_imported_by_each_worker(run_cell: Run
 
 
 def test_an_import_that_starts_a_thread_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ("import threading", "END = threading.Event()", "threading.Thread(target=END.wait).start()")
+    """Also if another thread ends meanwhile."""
+    other = threading.Thread(target=threading.Event().wait, args=(0.2,), name="other")
+    other.start()
+    waits = "next(each for each in threading.enumerate() if each.name == 'other').join()"
+    lines = (
+        "import threading",
+        "END = threading.Event()",
+        "threading.Thread(target=END.wait, daemon=True).start()",
+        waits,
+    )
     (tmp_path / "starting.py").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(RuntimeError, match=r"importing starting, \.\.\. has started a thread"):
