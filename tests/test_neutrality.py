@@ -6,6 +6,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,6 @@ from samestep.common.workload.initial import init
 from samestep.experiments.cli.commands import COMMANDS
 from tests.cells import SIZED
 from tests.isolation_worker import ENOUGH, FRAMEWORK_MODULES
-from tests.lent import LentLauncher
 from tests.processes import descendants
 
 ROOT = Path(__file__).parents[1]
@@ -122,9 +122,9 @@ def test_the_linter_is_asked_to() -> None:
 
 
 @pytest.fixture(scope="module")
-def looking(launcher: Launcher) -> Launcher:
-    """Whose processes are forked off those that have started all other runs of this session."""
-    return LentLauncher(launcher, "tests.isolation_worker")
+def looking() -> Iterator[Launcher]:
+    with Launcher(worker="tests.isolation_worker") as launcher:
+        yield launcher
 
 
 def run_looking(
