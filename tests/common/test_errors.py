@@ -7,6 +7,7 @@ from samestep.common.errors import (
     ConfigError,
     Diverged,
     ParityFailed,
+    Refused,
     Unavailable,
     WorkerFailed,
     unknown,
@@ -17,7 +18,7 @@ STRATEGIES = ("single", "ddp", "mirrored")
 
 def test_every_error_has_the_exit_code_that_scripts_rely_on():
     codes = {error: error.exit_code for error in ERRORS.values()}
-    assert codes == {ConfigError: 2, Unavailable: 3, ParityFailed: 4, WorkerFailed: 1, Diverged: 1}
+    assert codes == {ConfigError: 2, Refused: 2, Unavailable: 3, ParityFailed: 4, WorkerFailed: 1, Diverged: 1}
 
 
 def test_an_error_is_found_again_by_its_class_name():
@@ -25,9 +26,13 @@ def test_an_error_is_found_again_by_its_class_name():
 
 
 def test_only_a_wrong_request_is_a_value_error():
-    assert {error for error in ERRORS.values() if issubclass(error, ValueError)} == {ConfigError}
+    assert {error for error in ERRORS.values() if issubclass(error, ValueError)} == {
+        ConfigError,
+        Refused,
+    }
     assert {error for error in ERRORS.values() if issubclass(error, RuntimeError)} == set(ERRORS.values()) - {
-        ConfigError
+        ConfigError,
+        Refused,
     }
 
 

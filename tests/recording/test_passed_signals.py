@@ -64,6 +64,20 @@ def recorded(tmp_path: Path, stdin: int, before: str = "pass", *arguments: str) 
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+def await_neighbour(pid: int) -> int:
+    """Waits until `record` has started the process beside the command, which it waits for; returns the command's number.
+
+    Whoever stops both before that, and has only one go on, leaves it waiting.
+    """
+    ends = time.monotonic() + 30
+    while time.monotonic() < ends:
+        command, *others = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        if [Path(f"/proc/{each}/comm").read_text() for each in others] == ["cat\n"]:
+            return int(command)
+        time.sleep(0.01)
+    raise AssertionError("no process is beside the command")
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"])
 def test_a_signal_that_is_sent_to_record_reaches_the_command_once(tmp_path: Path, name: str) -> None:
     with recorded(tmp_path, subprocess.DEVNULL) as process:
@@ -119,9 +133,9 @@ def test_what_is_typed_and_later_sent_to_record_comes_twice(tmp_path: Path) -> N
 
 def test_a_command_that_was_stopped_with_its_group_and_goes_on_alone_ends_it(tmp_path: Path) -> None:
     with recorded(tmp_path, subprocess.DEVNULL) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        command = await_neighbour(process.pid)
         os.killpg(process.pid, signal.SIGSTOP)
-        for each in (int(children[0]), process.pid):  # as `kill -CONT` of the two that one knows
+        for each in (command, process.pid):  # as `kill -CONT` of the two that one knows
             os.kill(each, signal.SIGCONT)
         process.send_signal(signal.SIGTERM)
         _, error = process.communicate(timeout=60)
