@@ -59,6 +59,12 @@ class Served:
         """Lets the calls of a step wait, from now on, until this process has begun that step itself."""
         self._steps_begun = 0
 
+    def end_pace(self) -> None:
+        """Lets all calls in, once no bytes are counted any more."""
+        with self._begun:
+            self._steps_begun = math.inf
+            self._begun.notify_all()
+
     def begin_step(self) -> None:
         """Begins the next step, and lets its calls in."""
         with self._begun:
@@ -133,6 +139,11 @@ class ServingProgram(PlainProgram):
     def restore(self, state: TrainState) -> None:
         """Copies this process's part of a state in place; its callers wait for that."""
         self._served.restore(state)
+
+    def observe(self, batch: Batch) -> None:
+        """Takes part in the observed step, after which processes may take different numbers of steps."""
+        self._served.end_pace()
+        self.step(batch)
 
     def sends(self) -> tuple[Send, ...]:
         """Returns what calls sent from this process."""
